@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import probes
 import pytest
-import torch
-from runs import ROOT, RUN, rows
+from runs import RUN, rows
 
 import evaluate
-from agent.policy import load_policy
 
 SHORT = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=20", *RUN, "num_train_steps=120", "num_eval_episodes=3")
 
@@ -29,18 +27,6 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> Any:
         return evaluate.main()
     except SystemExit as ended:
         return ended.code
-
-
-def test_a_policy_trained_elsewhere_acts_here(tmp_path: Path) -> None:
-    """The saved generator is a GPU's, whose state does not fit the CPU's."""
-    trained = probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40").agent
-    state = trained.state_dict()
-    state["policy"]["generator"] = torch.arange(16, dtype=torch.uint8)
-    drawn = []
-    for _ in range(2):
-        trained.load_state_dict(state)
-        drawn.append(trained.act(np.zeros(1, np.float32), sample=True).item())
-    assert drawn[0] == drawn[1]
 
 
 def test_evaluate_plays_trainings_own_last_episodes(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,13 +57,6 @@ def test_it_films_an_episode(
     assert film.stat().st_size > 1000 and f"{film}\n" in capsys.readouterr().out
 
 
-def test_the_policy_alone(trained: Path) -> None:
-    policy, again = (load_policy(trained / "checkpoints/step_120/policy.pt") for _ in range(2))
-    obs = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
-    np.testing.assert_array_equal(policy.act(obs), again.act(obs))
-    np.testing.assert_array_equal(policy.act(obs), evaluate.load_run_policy(trained, "cpu").actor.act(obs))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -96,17 +75,6 @@ def test_a_wrong_command_line_is_one_line(
     code = command(monkeypatch, tmp_path, *arguments)
     printed = capsys.readouterr().err
     assert code == 2 and message in printed and printed.count("\n") == 1 and not list(tmp_path.iterdir())
-
-
-def test_ctrl_c_ends_it_without_a_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(evaluate, "evaluate", interrupted)
-    assert command(monkeypatch, ROOT / "policies/cheetah_run.pt") == 130
-    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_a_data_set_is_written_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

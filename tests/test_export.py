@@ -76,20 +76,6 @@ def test_discrete_actions_are_exported_as_the_environments_own_integers() -> Non
     np.testing.assert_array_equal(actions, agent.act(obs)[:, 0] - 2)
 
 
-def test_rounding_may_decide_between_equally_probable_actions_alone() -> None:
-    agent, own_actions = make_agent("agent=sac_discrete", *SMALL), ActionMap(gym.spaces.Discrete(6, start=-2))
-    obs = np.random.default_rng(1).normal(size=(33, agent.obs_dim)).astype(np.float32)
-
-    def difference(action: int) -> float:
-        return export.worst_difference(lambda obs: np.full(len(obs), action), agent.policy, obs, own_actions)
-
-    log_probs = agent.policy.log_probs(obs)
-    assert difference(3) == pytest.approx((log_probs.max(1) - log_probs[:, 5]).max()) and difference(3) > 0.01
-    for parameter in agent.actor.parameters():
-        parameter.data.zero_()
-    assert difference(3) == 0
-
-
 @pytest.fixture(scope="module")
 def pendulum(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an exported run, which tests only read."""
@@ -167,14 +153,11 @@ def test_what_cannot_be_exported_is_one_line(
     probes.train(tmp_path / "own", *own)
     with pytest.raises(UserError, match="ActsItself acts in its own way, which cannot be exported"):
         export.export(tmp_path / "own", trusted=("probes",))
-    for module, message in (("onnxruntime", "pip install -e '.[export]'"), ("none", "no run's folder")):
-        monkeypatch.setitem(sys.modules, module, None)
-        path = pendulum if module == "onnxruntime" else tmp_path
-        monkeypatch.setattr(sys, "argv", ["export.py", str(path), "--output", str(tmp_path / "new.onnx")])
-        with pytest.raises(SystemExit, match=r"^2$"):
-            export.main()
-        assert message in capsys.readouterr().err
-    assert not (tmp_path / "new.onnx").exists()
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setattr(sys, "argv", ["export.py", str(pendulum), "--output", str(tmp_path / "new.onnx")])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        export.main()
+    assert "pip install -e '.[export]'" in capsys.readouterr().err and not (tmp_path / "new.onnx").exists()
 
 
 def test_the_example_plays_it_without_torch(pendulum: Path) -> None:

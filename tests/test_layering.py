@@ -114,18 +114,6 @@ def test_what_is_imported_is_pinned() -> None:
     assert loose == set(), "whatever is imported has a pin"
 
 
-def test_text_is_utf8_whatever_the_locale() -> None:
-    calls = {
-        f"{SOURCES[module].relative_to(ROOT)}:{node.lineno}": ast.unparse(node)
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and re.search(r"(^|(?<!os)\.)(open|read_text|write_text)$", ast.unparse(node.func))
-    }
-    unnamed = {place: call for place, call in calls.items() if not re.search(r"encoding=|'\w?b\+?'", call)}
-    assert len(calls) > 20 and unnamed == {}, "name the encoding"
-
-
 def test_the_root_is_small_and_no_file_is_long() -> None:
     assert len(list(ROOT.glob("*.py"))) <= MOST_IN_ROOT
     lines = {

@@ -1,9 +1,6 @@
 """What pip and uv read: named extras exist, pins are complete and within their ranges, and nothing is left out."""
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -57,14 +54,3 @@ def test_every_module_is_in_the_package() -> None:
     packages = {name.rstrip("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
     modules = {f"{name}.py" for name in PROJECT["tool"]["setuptools"]["py-modules"]}
     assert names == modules | packages - {"config", "policies"}
-
-
-def test_a_package_of_ones_own_may_have_files_of_the_same_names(tmp_path: Path) -> None:
-    (tmp_path / "my_project").mkdir()
-    for name in ("__init__", "utils", "logger"):
-        (tmp_path / f"my_project/{name}.py").write_text("MINE = True\n", encoding="utf-8")
-    lines = "from logger import Logger; from my_project import logger, utils; import utils as ours\n"
-    lines += "assert utils.MINE and logger.MINE and ours.UserError and Logger\n"
-    (tmp_path / "my_project/main.py").write_text(lines, encoding="utf-8")
-    command = [sys.executable, "-m", "my_project.main"]
-    subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)

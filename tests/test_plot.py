@@ -62,9 +62,7 @@ def test_a_study_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         last = [row for row in csv.DictReader(file) if row["task"] == "IQM of 2 tasks"][-1]
     assert (last["step"], last["value"], last["runs"]) == ("100000", "200", "4")
     assert iio.imread(written / "curves.png").std() > 10
-    before = {name: (written / name).read_bytes() for name in names}
-    plot.main([str(tmp_path / "sweep"), "--reference"])  # its own output does not count as a run
-    assert before == {name: (written / name).read_bytes() for name in names}
+    assert len(runs.find([str(tmp_path / "sweep")])) == 4  # its own output does not count as a run
 
 
 def test_one_run_is_drawn_where_it_lies_or_where_asked_and_a_name_is_no_formula(tmp_path: Path) -> None:
@@ -106,11 +104,3 @@ def test_a_folder_without_runs_is_one_line(
         with pytest.raises(SystemExit, match=r"^2$"):
             plot.main([path])
         assert capsys.readouterr().err == f"plot.py: {path!r}: no run there (a run's folder has a config.yaml)\n"
-
-
-def test_random_episodes_do_not_flatten_the_speed() -> None:
-    steps = [1.0, 2.0, 3.0, 4.0, 5.0]
-    train: runs.Columns = {"steps_per_second": (steps, [900.0, 800.0, 300.0, 60.0, 50.0])}
-    assert figures._without_seeding(train) == train
-    train["critic_loss"] = (steps[2:], [1.0] * 3)
-    assert figures._without_seeding(train)["steps_per_second"] == ([4.0, 5.0], [60.0, 50.0])

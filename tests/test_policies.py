@@ -44,15 +44,6 @@ def test_it_plays_the_episodes_of_the_run_and_describes_it(run: Path, packed: Pa
     assert about["return"]["mean"] == float(rows(run / "eval.csv")[-1]["episode_reward"])
 
 
-def test_the_command_films_where_it_is_told_to(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    films: list[Any] = []
-    monkeypatch.setattr(evaluate, "evaluate", lambda path, episodes, seed, device, film, *rest: films.append(film))
-    for words in ([], ["--video", str(tmp_path / "out.mp4")]):
-        monkeypatch.setattr(sys, "argv", ["evaluate.py", str(packed), *words])
-        evaluate.main()
-    assert films == [None, tmp_path / "out.mp4"]
-
-
 def test_it_acts_for_the_seed_steps_of_another_run(packed: Path, tmp_path: Path) -> None:
     mine = copy_of(packed, tmp_path)
     overrides = (*OVERRIDES, f"seed_policy={quoted(mine)}", "num_seed_steps=50")

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transitions import take_over, transition
+from transitions import transition
 
-import replay_buffer
 from replay.device import STORAGES
 from replay_buffer import ReplayBuffer
 
@@ -118,21 +117,6 @@ def test_a_sample_in_two_halves_is_the_same_and_on_the_host_lies_where_it_lay(st
         assert all(map(torch.equal, whole.sample(8), staged))
         places.add(staged.obs.data_ptr())
     assert storage == "device" or len(places) == 1  # a captured graph reads at this address
-
-
-@both
-@pytest.mark.parametrize("count", [4, 37])
-def test_chunks_and_a_state_restore_rows_and_draws(storage: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_buffer, "CHUNK_BYTES", 4 * 10 * 4)  # four rows
-    buffer, other = filled(storage, 10, count), filled(storage, 10, 29, seed=9)
-    for ring in (buffer, other):
-        ring.sample(5)  # which sends the other's rows to its device
-    assert [len(rows) for rows in buffer.chunks(count - len(buffer), count)] == ([4] if count == 4 else [3, 4, 3])
-    take_over(other, buffer)
-    for ring in (buffer, other):
-        ring.add(*transition(40))
-    assert all(map(torch.equal, buffer.sample(50), other.sample(50)))
-    assert rewards(other) == {float(i) for i in range(max(0, count - 9), count)} | {40.0}
 
 
 def test_a_million_transitions_take_what_was_promised() -> None:

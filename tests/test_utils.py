@@ -1,13 +1,7 @@
-import shlex
-from pathlib import Path
-
-import pytest
 import torch
-from runs import ROOT
 from torch import nn
 
 import utils
-from utils import Every
 
 
 def test_soft_update_moves_by_tau() -> None:
@@ -23,24 +17,3 @@ def test_a_generator_of_another_kind_of_device_begins_anew_from_its_state() -> N
         utils.restore_generator(generator, torch.full((16,), number, dtype=torch.uint8))  # as long as on a GPU
     drawn = [torch.rand(3, generator=generator) for generator in (first, second, other)]
     assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
-
-
-def test_a_command_to_copy_works_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    assert utils.command_line("evaluate.py", "a b") == "python evaluate.py 'a b'"
-    monkeypatch.chdir(tmp_path)
-    assert shlex.split(utils.command_line("evaluate.py", "a b")) == ["python", str(ROOT / "evaluate.py"), "a b"]
-
-
-def test_eval_mode_returns_to_what_was() -> None:
-    training, evaluating = nn.Dropout(), nn.Dropout().eval()
-    with pytest.raises(RuntimeError), utils.eval_mode(training, evaluating):
-        assert not training.training and not evaluating.training
-        raise RuntimeError
-    assert training.training and not evaluating.training
-
-
-def test_every_fires_where_a_multiple_is_crossed() -> None:
-    every = Every(10)
-    assert [step for step in (0, 3, 10, 11, 19, 35, 36, 40) if every(step)] == [10, 35, 40]
-    assert not any(Every(0)(step) for step in range(20))

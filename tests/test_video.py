@@ -1,7 +1,6 @@
 """Decoded videos have the right length, speed, first frame and codec."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import imageio.v3 as iio
@@ -32,15 +31,9 @@ def film(path: Path, seconds_per_step: float, steps: int, size: tuple[int, int] 
     return iio.imread(path), recorder, env
 
 
-@pytest.mark.parametrize("metadata", [{}, {"render_fps": None}, {"render_fps": 30}])
-def test_an_environment_without_a_rate_is_shown_at_thirty_steps_per_second(metadata: dict[str, Any]) -> None:
-    env = SimpleNamespace(unwrapped=SimpleNamespace(), metadata=metadata)
-    assert video.seconds_per_step(env, 2) == pytest.approx(2 / 30)
-
-
-def test_a_step_lasts_as_long_as_the_task_has_it() -> None:
-    assert video.seconds_per_step(make_env("cheetah_run", 1), 2) == pytest.approx(0.02)
-    assert video.seconds_per_step(make_env("Pendulum-v1", 1), 1) == pytest.approx(0.05)
+def test_a_step_lasts_as_long_as_the_task_has_it_or_a_thirtieth_of_a_second() -> None:
+    for name, repeat, expected in (("cheetah_run", 2, 0.02), ("Pendulum-v1", 1, 0.05), ("ProbeOneStep-v0", 2, 2 / 30)):
+        assert video.seconds_per_step(make_env(name, 1), repeat) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("seconds_per_step", "steps"), [(0.01, 200), (0.05, 40), (1 / 30, 60), (0.025, 80)])

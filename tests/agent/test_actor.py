@@ -67,17 +67,6 @@ def test_gradients_of_a_sample_and_its_log_density_are_autograds() -> None:
     torch.testing.assert_close(mild.log_prob(action), log_prob, rtol=1e-6, atol=1e-6)  # through the inverse of tanh
 
 
-def test_a_mixtures_log_prob_equals_the_sum_over_components_in_two_dimensions() -> None:
-    rng = np.random.default_rng(1)
-    logits, mu, log_std = rng.normal(size=(1, 2)), rng.normal(size=(1, 2, 2)), rng.normal(size=(1, 2, 2)) / 3
-    action = np.array([[0.3, -0.8]])
-    u, weights = np.arctanh(action[0]), np.exp(logits[0]) / np.exp(logits[0]).sum()
-    normals = np.exp(-0.5 * ((u - mu[0]) / np.exp(log_std[0])) ** 2) / (np.exp(log_std[0]) * np.sqrt(2 * np.pi))
-    expected = np.log((weights * normals.prod(1)).sum() / (1 - action[0] ** 2).prod())
-    dist = SquashedMixture(*(torch.from_numpy(part) for part in (logits, mu, log_std)))
-    assert dist.log_prob(torch.from_numpy(action)).item() == pytest.approx(expected)
-
-
 def test_log_std_stays_in_its_bounds_and_one_component_is_a_gaussian() -> None:
     obs = 1e4 * torch.randn(100, 3)
     actor = DiagGaussianActor(3, 2, hidden_dim=8, hidden_depth=1, log_std_bounds=(-5, 2), tanh_mu=True)

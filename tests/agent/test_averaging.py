@@ -4,16 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import probes
 import pytest
 import torch
 from agents import OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
-from runs import assert_same, go_on, run_until
+from runs import assert_goes_on
 from same_run import same
 
 from agent.networks.mlp import Linear
 from agent.policy import load_policy
-from run.execution import set_execution
 from run.run_policy import load_run_policy
 from utils import eval_mode
 
@@ -64,13 +62,8 @@ def test_weights_of_unit_length_have_an_average_of_unit_length() -> None:
         torch.testing.assert_close(weight.norm(dim=0), torch.ones(weight.shape[1]))
 
 
-@pytest.mark.parametrize("execution", ["eager", "recorded"])
-def test_training_has_the_same_bytes_with_it(execution: str) -> None:
-    agents = [make_agent(*CROSSQ, *more) for more in ((), (AVERAGED,))]
-    for agent in agents:
-        set_execution(agent, execution, torch.device("cpu"))
-        trained(agent, 13)
-    plain, averaged = agents
+def test_training_has_the_same_bytes_with_it() -> None:
+    plain, averaged = (trained(make_agent(*CROSSQ, *more), 13) for more in ((), (AVERAGED,)))
     state = averaged.state_dict()
     assert state.pop("actor_average")
     assert same(state, plain.state_dict())
@@ -78,14 +71,6 @@ def test_training_has_the_same_bytes_with_it(execution: str) -> None:
     assert np.array_equal(averaged.act(OBS), plain.act(OBS))
     with eval_mode(plain), eval_mode(averaged):
         assert not np.array_equal(averaged.act(OBS), plain.act(OBS))
-
-
-def test_recorded_updates_average_as_eager_ones() -> None:
-    agents = [make_agent(*CROSSQ, AVERAGED) for _ in range(2)]
-    for agent, execution in zip(agents, ("eager", "recorded"), strict=True):
-        set_execution(agent, execution, torch.device("cpu"))
-        trained(agent, 25)
-    assert same(agents[0].state_dict(), agents[1].state_dict())
 
 
 def test_what_is_evaluated_is_what_is_saved(tmp_path: Path) -> None:
@@ -98,28 +83,13 @@ def test_what_is_evaluated_is_what_is_saved(tmp_path: Path) -> None:
     np.testing.assert_array_equal(agent.policy.with_weights(agent.policy.weights()).act(OBS), expected)
 
 
-def test_sampling_leaves_the_noise_of_training_alone() -> None:
-    agents = [make_agent(*CROSSQ, *more) for more in ((), (AVERAGED,))]  # with the same weights before any update
-    for agent in agents:
-        with agent.sampling(3):
-            first = agent.act(OBS, sample=True)
-        with agent.sampling(3):
-            assert np.array_equal(agent.act(OBS, sample=True), first)
-    plain, averaged = (agent.act(OBS, sample=True) for agent in agents)
-    assert np.array_equal(averaged, plain)
-
-
-@pytest.mark.parametrize("beside", ["true", "false"])
-def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: Path, beside: str) -> None:
+def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: Path) -> None:
     run = (
         *("env=probes:ProbeDrawn-v0", "num_train_steps=160", "num_seed_steps=40", "num_threads=1", AVERAGED),
-        *("eval_frequency=50", "checkpoint_frequency=30"),
+        *("eval_frequency=50", "checkpoint_frequency=30", "eval_in_background=false"),
     )
-    straight, dying = tmp_path / "straight", tmp_path / "dying"
-    probes.train(straight, *run, "eval_in_background=false")
-    run_until(dying, 130, *run, f"eval_in_background={beside}")
-    go_on(dying)
-    assert_same(dying, straight)
+    straight, dying = tmp_path / "straight", tmp_path / "killed"
+    assert_goes_on(tmp_path, 130, *run)
     best = [load_policy(folder / "checkpoints/best/policy.pt").weights() for folder in (straight, dying)]
     assert same(*best)
     played = load_run_policy(dying, "cpu", ["probes"])

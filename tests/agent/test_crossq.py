@@ -4,18 +4,16 @@ import copy
 from functools import partial
 from typing import Any
 
-import composed
 import formulas
 import numpy as np
 import pytest
 import torch
 from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
 from formulas import Network, assert_same, batches, clamped, policy, update
-from parts import network, norm
 
 from agent.policy import load_policy
 from replay_buffer import Batch
-from utils import UserError, eval_mode
+from utils import eval_mode
 
 GAMMA, LR, ROWS, UPDATES, DELAY = 0.99, 1e-3, 16, 50, 3
 WARM_UP = 10  # passes before batches are renormalised; the actor makes 16 in 50 updates
@@ -91,23 +89,6 @@ def test_fifty_updates_are_those_of_its_authors_in_and_after_the_warm_up() -> No
     assert expected.passes == {"actor": 16, "critic": 50}
 
 
-def test_critics_have_2048_units_and_the_actor_256() -> None:
-    agent = make_agent("agent=crossq")
-    assert agent.critic.trunk[1].weight.shape == (2, OBS_DIM + ACTION_DIM, 2048)
-    assert agent.actor.trunk[1].weight.shape == (OBS_DIM, 256)
-
-
-@pytest.mark.parametrize("preset", ["fast", "strong"])
-def test_the_presets_own_crossq_stays_what_they_were_tuned_with(preset: str) -> None:
-    """They build on CrossQ but keep the bytes of their training, so these values are not those of its authors."""
-    agent = composed.settings(f"preset={preset}").agent
-    head = agent["critic"]["head"]
-    assert (agent["actor_update_at"], agent["actor_update_frequency"]) == ("first", 2)
-    assert (agent["critic"]["init"], agent["actor"]["init"]) == ("orthogonal", "orthogonal")
-    assert agent["temperature"]["form"] == "log"
-    assert head is None or head == {"_target_": "agent.networks.ScalarHead", "_partial_": True, "target_q": "mean"}
-
-
 @pytest.mark.parametrize("name", ["crossq", "flash_sac"])
 def test_acting_goes_by_the_running_statistics_and_touches_nothing(name: str, tmp_path: Any) -> None:
     agent = make_agent(f"agent={name}", *SMALL)
@@ -122,10 +103,3 @@ def test_acting_goes_by_the_running_statistics_and_touches_nothing(name: str, tm
     assert all(torch.equal(value, before[key]) for key, value in agent.state_dict()["actor"].items())
     agent.save_policy(tmp_path / "policy.pt")
     np.testing.assert_array_equal(load_policy(tmp_path / "policy.pt").act(obs), actions)
-
-
-@pytest.mark.parametrize("part", ["critic", "actor"])
-@pytest.mark.parametrize("name", ["sac", "sac_v", "droq", "td3"])
-def test_batch_norm_is_refused_where_batches_are_apart(name: str, part: str) -> None:
-    with pytest.raises(UserError, match=rf"agent\.{part}\.network: batch normalisation .* agent=crossq"):
-        make_agent(f"agent={name}", *network(part, norm=norm("BatchNorm")))

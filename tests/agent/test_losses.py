@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from agent import losses
+from agent.networks.heads import ScalarHead
 from utils import UserError
 
 
@@ -18,12 +19,8 @@ def test_the_gradient_of_a_minimum_is_one_critics_and_of_equal_values_too() -> N
     assert sorted(found[:, 1, 0].tolist()) == [0, 0, 1] and found[2, 1, 0] == 0  # not a half each
     torch.testing.assert_close(losses.mean(q), column(2.0, 22 / 3))
     torch.testing.assert_close(losses.first(q), column(1.0, 7.0))
-
-
-def test_a_target_stops_at_a_termination() -> None:
-    target = losses.q_target(column(1.0, 1.0, 2.0), column(1.0, 0.0, 0.9), column(2.2, 4.2, 10.0), gamma=0.5)
-    # 1 + 0.5 * 2.2; the second transition terminated; the third spans two steps, 2 + 0.5 * 0.9 * 10
-    torch.testing.assert_close(target, column(2.1, 1.0, 6.5))
+    target = ScalarHead("mean").target(column(1.0, 2.0), column(1.0, 0.0), 0.5, q, column(0.5, 0.5))
+    torch.testing.assert_close(target, column(1 + 0.5 * (2 - 0.5), 2.0))
 
 
 def test_a_value_without_its_column_does_not_meet_every_row() -> None:
@@ -34,24 +31,6 @@ def test_a_value_without_its_column_does_not_meet_every_row() -> None:
             losses.squared_error(values, torch.tensor([2.0, 1.0]))
 
 
-def test_quantile_huber_against_a_loop() -> None:
-    quantiles, target = 2 * torch.randn(2, 4, 3).double(), 2 * torch.randn(4, 5).double()
-    quantiles.requires_grad_()
-    expected = torch.zeros(()).double()
-    for critic in range(2):
-        for row in range(4):
-            for k in range(3):
-                for sample in target[row]:
-                    delta = sample - quantiles[critic, row, k]
-                    huber = delta**2 / 2 if delta.abs() <= 1 else delta.abs() - 0.5
-                    tau = (2 * k + 1) / 6
-                    expected = expected + (tau if delta >= 0 else 1 - tau) * huber / (2 * 4 * 3 * 5)
-    ours = losses.quantile_huber(quantiles, target)
-    torch.testing.assert_close(ours, expected)
-    found, theirs = (torch.autograd.grad(loss, quantiles) for loss in (ours, expected))
-    torch.testing.assert_close(found, theirs)
-
-
 def test_where_mass_goes() -> None:
     places = [-7.0, -2.0, -1.75, -1.0, 0.5, 1.9, 2.0, 40.0]  # beyond the bins, on one, and between two
     mass = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0]]).expand(8, 5)
@@ -60,16 +39,3 @@ def test_where_mass_goes() -> None:
     expected[[0, 1, 6, 7], [0, 0, 4, 4]] = 1
     expected[[2, 2, 3, 4, 4, 5, 5], [0, 1, 1, 2, 3, 3, 4]] = torch.tensor([0.75, 0.25, 1, 0.5, 0.5, 0.1, 0.9])
     torch.testing.assert_close(found, expected)
-
-
-def test_projection_keeps_the_mass_and_within_the_bounds_the_mean() -> None:
-    torch.manual_seed(0)
-    bounds, centres = (-5.0, 5.0), torch.linspace(-5, 5, 101, dtype=torch.float64)
-    mass = torch.softmax(3 * torch.randn(200, 101).double(), 1)
-    for scale, shift in ((0.9, 0.3), (0.0, 1.23), (0.5, -2.5), (3.0, 0.0)):
-        places = (scale * centres + shift).expand(200, 101)
-        projected = losses.project_to_bins(mass, places, bounds)
-        assert (projected >= 0).all()
-        torch.testing.assert_close(projected.sum(1), torch.ones(200).double())
-        if scale < 3:
-            torch.testing.assert_close(projected @ centres, (mass * places).sum(1))

@@ -1,4 +1,4 @@
-"""The agent of docs/NEW_AGENT.md, built from the code and the YAML on that page."""
+"""The agent of docs/NEW_AGENT.md and the part of docs/AGENTS.md, built from the code and the YAML on these pages."""
 
 import re
 import sys
@@ -11,31 +11,29 @@ from agents import SMALL, make_agent
 from parts import PARTS
 from stand_in_graphs import FROM_IMAGES, assert_same, learned, train
 
-from agent import api
 from run.execution import set_execution
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "NEW_AGENT.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.fixture
-def overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    code, yaml_text = (re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) for language in ("python", "yaml"))
-    assert code and yaml_text
-    module = types.ModuleType("agent.my_agent")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(code[1], vars(module))
-    (tmp_path / "agent").mkdir()
-    (tmp_path / "agent" / "my_agent.yaml").write_text(yaml_text[1])
-    assert len(yaml_text[1].splitlines()) <= 12
-    return "agent=my_agent", *SMALL, f"hydra.searchpath=[file://{tmp_path}]"
+def install(page: str, module: str, agent: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Makes a module and an agent's YAML of a page's first code and YAML; returns the overrides that choose it."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    code, yaml_text = (re.search(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("python", "yaml"))
+    assert code and yaml_text and len(yaml_text[1].splitlines()) <= 12
+    monkeypatch.setitem(sys.modules, module, types.ModuleType(module))
+    exec(code[1], vars(sys.modules[module]))
+    (folder / "agent").mkdir()
+    (folder / "agent" / f"{agent}.yaml").write_text(yaml_text[1])
+    return f"agent={agent}", *SMALL, f"hydra.searchpath=[file://{folder}]"
 
 
 HEAD_AND_DROPOUT = (*PARTS["categorical head"], *PARTS["dropout in the actor"])
 
 
 @pytest.mark.parametrize("parts", [(), FROM_IMAGES, HEAD_AND_DROPOUT], ids=["vectors", "images", "parts"])
-def test_it_trains_recorded_as_eager(overrides: tuple[str, ...], parts: tuple[str, ...]) -> None:
+def test_it_trains_recorded_as_eager(parts: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overrides = install("NEW_AGENT.md", "agent.my_agent", "my_agent", tmp_path, monkeypatch)
     eager, recorded = (make_agent(*overrides, *parts) for _ in range(2))
     set_execution(recorded, "recorded", torch.device("cpu"))
     assert_same(train(recorded, "host", 12), train(eager, "host", 12))
@@ -43,6 +41,7 @@ def test_it_trains_recorded_as_eager(overrides: tuple[str, ...], parts: tuple[st
     assert recorded.execution._recordings
 
 
-def test_the_api_says_what_each_name_is_for() -> None:
-    imports = [line for line in Path(api.__file__).read_text().splitlines() if line.startswith("from ")]
-    assert len(imports) > 10 and all("  # " in line for line in imports)
+def test_the_worked_example_of_a_new_part_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = make_agent(*install("AGENTS.md", "agent.centre_norm", "centred", tmp_path, monkeypatch))
+    assert "train_actor/loss" in train(agent, "host", 1)[0]
+    assert "CentreNorm" in [type(layer).__name__ for layer in agent.critic.trunk]

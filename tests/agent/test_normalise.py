@@ -126,13 +126,6 @@ def test_rewards_against_two_passes(bound: float | None) -> None:
     assert other.state_dict() == normaliser.state_dict()
 
 
-def test_returns_begin_anew_if_the_number_of_environments_changes() -> None:
-    normaliser = RewardNormaliser(CPU)
-    for count in (3, 2, 2):
-        normaliser.observe(np.full(count, 2.0), np.zeros(count, bool), 0.9)
-    assert normaliser.state_dict()["running"] == [2 + 0.9 * 2.0] * 2
-
-
 def test_an_episodes_end_of_either_kind_leaves_its_last_reward_alone() -> None:
     agent = make_agent(*SMALL, RETURNS)
     obs, action = np.zeros((3, OBS_DIM), np.float32), np.zeros((3, ACTION_DIM), np.float32)

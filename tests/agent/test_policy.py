@@ -1,7 +1,6 @@
 """Policies without their agents: they are saved and loaded, they act, and loading a file runs none of its code."""
 
 import copy
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agents import FROM_IMAGES, IMAGE, OBS_DIM, SMALL, make_agent
+from strangers import Evil
 
 from agent.policy import UniformPolicy, load_policy
 from run.execution import set_execution
@@ -29,61 +29,31 @@ def test_a_loaded_policy_acts_as_the_agent_does(tmp_path: Path, overrides: tuple
     assert (policy.critic is not None) == (len(overrides) == 2)  # only a mixture asks a critic
 
 
-class Trap:
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple:
-        return os.mkdir, (self.path,)
-
-
-STRANGER = """
-import pathlib
-from torch import nn
-pathlib.Path({trace!r}).mkdir()
-class Network(nn.Module):
-    def __init__(self, **given):
-        super().__init__()
-    def load_state_dict(self, weights):
-        pass
-"""
-
-
-def test_a_strangers_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strangers_file_runs_nothing(mark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file is a saved policy but for one thing, and is refused because of it."""
-    trace, path = tmp_path / "ran", tmp_path / "policy.pt"
+    path = tmp_path / "policy.pt"
     make_agent(*SMALL).save_policy(str(path))
-    whole = path.read_bytes()
+    whole = torch.load(path)
 
-    def refused(change: Any, why: str) -> None:
-        path.write_bytes(whole)
-        saved = torch.load(path)
-        change(saved)
+    def refuse(saved: Any, why: str) -> None:
         torch.save(saved, path)
         with pytest.raises(UserError, match=f"^{re.escape(str(path))}: {why}"):
             load_policy(path)
-        assert not trace.exists()
+        assert not mark.exists()
 
-    def of_class(target: str) -> Any:
-        return lambda saved: saved["networks"]["actor"].update(target=target)
-
-    (tmp_path / "stranger.py").write_text(STRANGER.format(trace=str(trace)))
-    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("agent.actor.Imported", torch.nn.Linear, raising=False)
     for target in (
-        *("stranger.Network", "torch.nn.modules.linear.Linear", "os.system"),  # not of this project
+        *("evil_module.Thing", "torch.nn.modules.linear.Linear", "os.system"),  # not of this project
         *("agent.policy.Policy", "agent.policy.import_module", "agent.policy.load_policy"),  # not networks
         *("agent.actor.Imported", "agent.actor.nn.Linear", "agent.actor.torch", "agent.actor.nothing", "nowhere"),
     ):
-        refused(of_class(target), f"it needs {target}, not one of this project's networks")
-    refused(lambda saved: saved.update(networks=Trap(str(trace))), "not a policy that can be read")
-    refused(lambda saved: saved.update(format="other"), "not a policy of format")
-    path.write_bytes(whole[:100])
-    for name in ("policy", "absent"):
-        with pytest.raises(UserError, match=rf"{name}\.pt: not a policy that can be read"):
-            load_policy(tmp_path / f"{name}.pt")
-    path.write_bytes(whole)
-    load_policy(path)
+        saved = copy.deepcopy(whole)
+        saved["networks"]["actor"]["target"] = target
+        refuse(saved, f"it needs {target}, not one of this project's networks")
+    refuse(whole | {"networks": Evil(mark)}, "not a policy that can be read")
+    refuse(whole | {"format": "other"}, "not a policy of format")
+    with pytest.raises(UserError, match="not a policy that can be read"):
+        load_policy(tmp_path / "absent.pt")
 
 
 OWN = """

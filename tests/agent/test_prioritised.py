@@ -8,7 +8,6 @@ import pytest
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Always, Silent, make_agent, make_batch
 from forks import ForkAgent
-from own_buffers import PrioritisedBuffer
 from stand_in_graphs import (
     AGENTS,
     StandInGraphs,
@@ -25,7 +24,8 @@ from agent import require_support
 from agent.execution.captured import Captured
 from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
 from replay.frames import FrameBuffer
-from replay_buffer import Batch, WeightedBatch
+from replay.sampling import Prioritised
+from replay_buffer import Batch, ReplayBuffer, WeightedBatch
 from run.execution import set_execution
 from utils import UserError
 
@@ -37,7 +37,10 @@ HEADS = {
     "categorical": CategoricalHead(7, (-3.0, 3.0)),
 }
 CATEGORICAL = "agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}"
-DIFFERENT = ("sac", "td3", "tqc", "crossq", "flash_sac", "drq", "sac_discrete")
+DIFFERENT = [
+    pytest.param(name, marks=() if name in ("sac", "tqc", "crossq", "drq") else pytest.mark.thorough)
+    for name in ("sac", "td3", "tqc", "crossq", "flash_sac", "drq", "sac_discrete")
+]
 BY_HAND = {  # agents whose values depend only on the critics' weights and the batch's obs and action
     "sac": ("agent=sac",),
     "td3": ("agent=td3",),
@@ -46,17 +49,16 @@ BY_HAND = {  # agents whose values depend only on the critics' weights and the b
 }
 
 
-class PrioritisedFrames(PrioritisedBuffer, FrameBuffer):
-    """A PrioritisedBuffer of images."""
-
-
-def prioritised(images: bool = False, capacity: int = 60, discrete: bool = False) -> Any:
+def prioritised(images: bool = False, discrete: bool = False) -> Any:
     """A buffer that holds 40 rows."""
     if not images:
-        buffer = PrioritisedBuffer((OBS_DIM,), (1 if discrete else ACTION_DIM,), capacity, CPU)
+        buffer = ReplayBuffer((OBS_DIM,), (1 if discrete else ACTION_DIM,), 60, CPU, sampling=Prioritised)
         fill(buffer, 40, seed=0)
         return buffer
-    frames, random = PrioritisedFrames(IMAGE, (ACTION_DIM,), capacity, CPU, frame_stack=STACK), np.random.default_rng(0)
+    frames, random = (
+        FrameBuffer(IMAGE, (ACTION_DIM,), 60, CPU, sampling=Prioritised, frame_stack=STACK),
+        np.random.default_rng(0),
+    )
     film = random.integers(0, 256, (44, 3, *IMAGE[1:]), np.uint8)  # each row has STACK + 1 of these frames
     for i in range(40):
         action = random.uniform(-1, 1, ACTION_DIM).astype(np.float32)
@@ -80,9 +82,6 @@ def weighted(batch: Batch, weight: torch.Tensor | None = None) -> WeightedBatch:
     return WeightedBatch(*batch, weight, 1000 + 3 * torch.arange(count))  # type: ignore[call-arg]
 
 
-# What is drawn.
-
-
 @pytest.mark.parametrize("images", [False, True])
 def test_a_sample_in_two_halves_has_weights_too(images: bool) -> None:
     whole, halves = prioritised(images), prioritised(images)
@@ -98,9 +97,6 @@ def test_a_sample_in_two_halves_has_weights_too(images: bool) -> None:
         halves.stage(8)
     kept = [tensor.data_ptr() for tensor in halves.staged()]
     assert kept[-2:] == places[-2:]  # a captured graph reads them there
-
-
-# What weights do to the losses.
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -124,32 +120,6 @@ def test_a_huber_head_is_linear_beyond_one_and_gives_back_the_largest_error() ->
     assert gradient.flatten().tolist() == [0.25, 0.5, -0.5, 0.125]
     assert HuberHead().td_error(outputs, target).tolist() == [1.0, 3.0]
     assert HuberHead(loss_weight=2.0).loss(outputs, target).item() == 2 * loss.item()
-
-
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_the_critics_gradient_is_the_mean_of_weighted_rows(name: str) -> None:
-    """So it is linear in the weights, weights of 1 change nothing, and rewards of rows with weight 0 do not matter."""
-
-    def gradient(batch: Any) -> torch.Tensor:
-        agent = make_agent(*AGENTS[name], "reward_scale=0.1")
-        buffer: Any = Remembers(batch) if isinstance(batch, WeightedBatch) else Always(batch)
-        agent.update(buffer, Silent(), 0)
-        return torch.cat([p.grad.double().flatten() for p in agent.critic.parameters()])
-
-    batch = make_batch(32, sees_images(name), is_discrete(name))
-    plain, ones = gradient(batch), gradient(weighted(batch, torch.ones(32)))
-    near = {"rtol": 1e-3, "atol": 1e-5 * float(plain.abs().max())}
-    assert_same(ones, plain, **near)
-    weight = torch.rand(32, generator=torch.Generator().manual_seed(5))
-    mine = gradient(weighted(batch, weight))
-    assert (mine - plain).norm() > 0.05 * plain.norm()
-    assert_same(mine + gradient(weighted(batch, 1 - weight)), plain, **near)
-    weight[:8] = 0
-    richer = batch._replace(reward=batch.reward + 3 * (torch.arange(32) < 8)[:, None])
-    assert_same(gradient(weighted(richer, weight)), gradient(weighted(batch, weight)), **near)
-
-
-# What the buffer gets back.
 
 
 @pytest.mark.parametrize("name", BY_HAND)
@@ -176,9 +146,6 @@ def test_views_of_one_image_have_one_priority(overrides: tuple[str, ...]) -> Non
     assert bool(torch.isfinite(buffer.priorities).all()) and len(buffer.priorities.unique()) > 16
 
 
-# The executions.
-
-
 def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> list[Any]:
     """Trains; returns what was logged and learned, the priorities, and a batch drawn afterwards."""
     agent, buffer = make_agent(*AGENTS[name]), prioritised(sees_images(name), discrete=is_discrete(name))
@@ -192,7 +159,7 @@ def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> 
     logged = train(agent, buffer, updates)
     if execution == "captured":
         assert graphs._backend.replays >= 3
-    return [logged, learned(agent), buffer.state_dict()["p"], buffer.sample(8)._asdict()]
+    return [logged, learned(agent), buffer.state_dict()["sampling"]["priorities"], buffer.sample(8)._asdict()]
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
@@ -201,9 +168,6 @@ def test_recorded_and_captured_updates_are_the_eager_ones(name: str) -> None:
     assert len(eager[2].unique()) > 20  # the priorities were given back
     assert_same(trained(name, "recorded"), eager)
     assert_same(trained(name, "captured"), eager)
-
-
-# What is refused.
 
 
 def test_who_does_not_take_part_is_refused_before_it_trains() -> None:

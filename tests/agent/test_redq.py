@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import composed
 import pytest
 import torch
-from agents import ACTION_DIM, SMALL, make_agent
+from agents import ACTION_DIM, make_agent
 from formulas import Network, SoftActorCritic, batches, clamped, mlp, policy, update
 
 from replay_buffer import Batch
@@ -77,10 +76,3 @@ def test_fifty_updates_are_those_of_its_authors(name: str) -> None:
     assert len(expected.critic.members()) == {"redq": 10, "droq": 2}[name]
     expected.assert_same(agent)
     assert expected.adams["alpha"].count == 2
-
-
-def test_a_step_of_the_environment_has_twenty_updates() -> None:
-    for name in ("redq", "droq"):
-        agent = make_agent(f"agent={name}", *SMALL)
-        assert agent.actor_update_frequency == DELAY
-        assert composed.settings(f"agent={name}").updates_per_step == DELAY

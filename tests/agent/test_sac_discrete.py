@@ -8,7 +8,7 @@ import numpy as np
 import probes
 import pytest
 import torch
-from agents import ACTION_DIM, SMALL, Silent, make_agent
+from agents import ACTION_DIM, SMALL, make_agent
 from formulas import SoftActorCritic, batches, mlp, update
 
 from agent.networks.distributions import Categorical
@@ -109,23 +109,3 @@ def test_own_actions_are_counted_from_their_start() -> None:
     assert own.are_within("Discrete", np.asarray(-2.0), np.asarray(2.0))
     for kind, low, high in (("Discrete", -1.0, 3.0), ("Discrete", -2.0, 1.0), ("Box", -2.0, 2.0)):
         assert not own.are_within(kind, np.asarray(low), np.asarray(high))
-
-
-def test_images_with_choices(tmp_path: Path) -> None:
-    images = (
-        "env=probes:ProbeImageChoices-v0",
-        "agent=sac_discrete",
-        "agent/encoder=convolutions",
-        "agent/augmentation=shift",
-    )
-    tiny = ("agent.encoder.channels=4", "agent.encoder.strides=[2]", "agent.encoder.feature_dim=8", "image_pad=1")
-    short = ("num_train_steps=60", "num_seed_steps=20", "action_repeat=1", "execution=recorded")
-    run = probes.train(tmp_path, *images, *tiny, *short)
-    assert run.agent.num_updates > 10 and run.agent.execution._enabled
-
-
-def test_histograms_are_of_log_probabilities() -> None:
-    agent, log = make_agent("agent=sac_discrete", *SMALL), Silent()
-    batch = next(iter(batches(1, 32)))[0]
-    _, outputs = agent.compute_update(batch._replace(action=torch.zeros(32, 1)), None)
-    assert not log.values and outputs["log_probs"].shape == (32, ACTION_DIM) and "mu" not in outputs

@@ -7,7 +7,6 @@ from agents import ACTION_DIM, SMALL, Always, Given, Silent, double, make_agent,
 
 from agent import losses
 from agent.actor import GaussianMixtureActor
-from utils import UserError
 
 SMALLER = (*SMALL, "agent.value.hidden_dim=16")
 
@@ -169,9 +168,3 @@ def test_the_target_entropy_is_so_much_for_each_action(name: str) -> None:
     assert make_agent(*per_dim, *SMALL).schedules.target_entropy == -0.5 * ACTION_DIM
     assert make_agent(f"agent={name}", *SMALL).schedules.target_entropy == -ACTION_DIM
     assert make_agent(*per_dim, "agent.target_entropy=-2", *SMALL).schedules.target_entropy == -2
-
-
-@pytest.mark.parametrize("head", ["QuantileHead", "HuberHead", "ScalarHead, loss_weight: 0.5"])
-def test_a_head_whose_loss_a_value_network_would_not_use_is_refused(head: str) -> None:
-    with pytest.raises(UserError, match=r"agent\.critic\.head=\w+: with a value network the critics give values"):
-        make_agent("agent=sac_v", f"+agent.critic.head={{_partial_: true, _target_: agent.networks.{head}}}", *SMALLER)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from agent import losses
-from agent.schedule import Cosine, Exponential, Linear, Piecewise, Schedules
+from agent.schedule import Cosine, Exponential, Linear, Piecewise
 from agent.temperature import ExponentialTemperature, FixedTemperature, LearnedTemperature
 
 
@@ -46,17 +46,3 @@ def test_schedules() -> None:
     assert [piecewise(step) for step in (0, 10, 15, 20, 25, 30, 99)] == [1, 1, 2, 5, 2.5, 0, 0]
     falling = Piecewise([(20, 5.0), (20, 1.0), (0, 5.0)])  # points of one step keep their order
     assert [falling(step) for step in (0, 10, 19, 20, 99)] == [5, 5, 5, 1, 1]
-
-
-def test_numbers_on_schedules() -> None:
-    schedules = Schedules(constant=0.5, falling=Linear(1, 0, 100))
-    schedules.set_step(25)
-    assert (schedules.constant, schedules.falling) == (0.5, 0.75)
-    other = Schedules(constant=0.5, falling=Linear(1, 0, 100))
-    other.load_state_dict(schedules.state_dict())
-    assert other.falling == 0.75
-    schedules.add(rising=Linear(0, 1, 100))
-    assert schedules.rising == 0.25
-    assert schedules.changing == ["falling", "rising"]
-    with pytest.raises(AttributeError):
-        _ = schedules.missing

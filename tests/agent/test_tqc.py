@@ -44,9 +44,3 @@ def test_fifty_updates_are_those_of_its_authors() -> None:
         update(agent, batch, eps, more)
         expected.update(batch, eps, more)
     expected.assert_same(agent)
-
-
-def test_critics_have_three_layers_of_512_units_and_the_actor_two_of_256() -> None:
-    agent = make_agent("agent=tqc")
-    assert [tuple(layer.weight.shape[1:]) for layer in agent.critic.trunk.layers][1:] == [(512, 512)] * 2 + [(512, 25)]
-    assert [tuple(layer.weight.shape) for layer in agent.actor.trunk.layers][1:] == [(256, 256), (256, 2 * ACTION_DIM)]

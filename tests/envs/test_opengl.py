@@ -28,14 +28,6 @@ def test_a_backend_that_the_user_set_is_kept(
     assert os.environ["MUJOCO_GL"] == chosen and opengl.can_render() == (chosen != "disabled")
 
 
-def test_without_the_library_there_is_no_egl(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str) -> None:
-        raise OSError(f"{name}: cannot open shared object file")
-
-    monkeypatch.setattr(opengl.ctypes, "CDLL", fail)
-    assert not opengl._has_egl()
-
-
 def test_tritons_library_is_loaded_before_mesa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = tmp_path / "triton/_C/libtriton.so"
     library.parent.mkdir(parents=True)

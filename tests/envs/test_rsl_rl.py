@@ -92,13 +92,6 @@ def test_groups_are_chosen_by_name() -> None:
     assert obs.shape == (NUM_ENVS, 4)
 
 
-def test_groups_without_one_of_the_actors_have_to_be_named() -> None:
-    env = VecEnv(False, True)
-    env._groups = lambda obs: {"state": obs["steps"]}  # type: ignore[method-assign, assignment]
-    with pytest.raises(ValueError, match=r"^groups has to name some of state, as none is called policy$"):
-        RslRlEnv(env)
-
-
 def test_first_episodes_begin_at_random_steps() -> None:
     env = VecEnv(True, False)
     Simulator(RslRlEnv(env), "counting", 1, first_steps=1000).reset(options={"reset_mask": np.ones(NUM_ENVS, bool)})

@@ -8,10 +8,8 @@ import composed
 import numpy as np
 import pytest
 import torch
-from same_run import same
 
 from replay.frames import STORAGES, FrameBuffer, nbytes
-from replay.n_step import NStep
 from run.agents import EnvSpec
 from run.buffers import make_replay_buffer
 from settings.obs_spec import ObsSpec
@@ -22,72 +20,17 @@ SHAPE = (STACK * FRAME[0], *FRAME[1:])
 both = pytest.mark.parametrize("storage", STORAGES)
 
 
-class Episodes:
-    """Environments that give stacks of random frames; an episode's first frame fills its stack."""
-
-    def __init__(self, num_envs: int, lengths: list[int], seed: int = 0):
-        self._rng = np.random.default_rng(seed)
-        self._lengths = lengths
-        self._obs = [self._first() for _ in range(num_envs)]
-        self._left = [int(self._rng.choice(lengths)) for _ in range(num_envs)]
-        self.steps = 0
-
-    def _frame(self) -> np.ndarray:
-        return self._rng.integers(0, 256, FRAME, np.uint8)
-
-    def _first(self) -> np.ndarray:
-        return np.concatenate([self._frame()] * STACK)
-
-    def step(self) -> tuple[np.ndarray, ...]:
-        """Returns one step of every environment, as NStep takes it."""
-        obs = np.stack(self._obs)
-        next_obs = np.stack([np.concatenate([o[FRAME[0] :], self._frame()]) for o in obs])
-        self._left = [left - 1 for left in self._left]
-        done = np.array([left == 0 for left in self._left])
-        self.steps += 1
-        for i, ended in enumerate(done):
-            self._obs[i] = self._first() if ended else next_obs[i]
-            self._left[i] = int(self._rng.choice(self._lengths)) if ended else self._left[i]
-        actions = self._rng.uniform(-1, 1, (len(obs), 2)).astype(np.float32)
-        return obs, actions, self._rng.normal(size=len(obs)), next_obs, done, done & (self.steps % 2 == 0)
-
-
-def filled(
-    storage: str, steps: int, capacity: int = 40, lengths: tuple[int, ...] = (4, 9)
-) -> tuple[Any, list[tuple[Any, ...]]]:
-    buffer: Any = STORAGES[storage](SHAPE, (2,), capacity, CPU, frame_stack=STACK)  # type: ignore[call-arg]
-    episodes, rows = Episodes(1, list(lengths)), NStep(1)
-    added: deque[tuple[Any, ...]] = deque(maxlen=capacity)
-    for _ in range(steps):
-        for row in zip(*rows.rows(*episodes.step()), strict=True):
-            buffer.add(*row)
-            added.append(row)
+def filled(steps: int, length: int) -> tuple[FrameBuffer, list[tuple[Any, ...]]]:
+    """A buffer for 40 rows after steps of episodes of random frames, and the newest 40 of its rows."""
+    buffer, rng = FrameBuffer(SHAPE, (2,), 40, CPU, frame_stack=STACK), np.random.default_rng(0)
+    added: deque[tuple[Any, ...]] = deque(maxlen=40)
+    for step in range(steps):
+        new = rng.integers(0, 256, (2, *FRAME), np.uint8)
+        obs = added[-1][3] if step % length else np.concatenate([new[0]] * STACK)
+        next_obs = np.concatenate([obs[FRAME[0] :], new[1]])
+        added.append((obs, rng.uniform(-1, 1, 2).astype(np.float32), float(rng.normal()), next_obs, False, False))
+        buffer.add(*added[-1])
     return buffer, list(added)
-
-
-def assert_drawn(buffer: Any, added: list[tuple[Any, ...]]) -> None:
-    """Asserts that each of the rows is drawn, as it was added, and no other row is."""
-    by_action = {float(row[1][0]): row for row in added}
-    batch = buffer.sample(40 * len(added))
-    assert len(buffer) == len(added) and batch.obs.dtype == batch.next_obs.dtype == torch.uint8
-    assert set(batch.action[:, 0].tolist()) == set(by_action)
-    rows = [by_action[action] for action in batch.action[:, 0].tolist()]
-    for index, drawn in enumerate((batch.obs, batch.action, batch.reward[:, 0], batch.next_obs)):
-        np.testing.assert_array_equal(drawn, np.array([row[index] for row in rows], drawn.numpy().dtype))
-    discounts = [0.0 if row[5] else row[6] if len(row) > 6 else 1.0 for row in rows]
-    assert batch.discount[:, 0].tolist() == discounts
-
-
-def test_a_frame_is_stored_once() -> None:
-    buffer, _ = filled("host", 900, capacity=1000, lengths=(9,))
-    assert buffer.frames.num_added == 900 + 100  # each transition's newest frame, each episode's first frame
-
-
-@both
-def test_where_episodes_are_short_the_rows_that_lack_a_frame_are_not_drawn(storage: str) -> None:
-    buffer, added = filled(storage, 300, capacity=200, lengths=(1,))  # two frames for each row
-    assert buffer.frames.capacity == 264
-    assert_drawn(buffer, added[-132:])
 
 
 def test_a_frame_that_stays_the_same_is_one_frame_and_loses_few_rows() -> None:
@@ -101,29 +44,8 @@ def test_a_frame_that_stays_the_same_is_one_frame_and_loses_few_rows() -> None:
     assert newest.reward.min() >= 1000 - len(buffer)
 
 
-@both
-@pytest.mark.parametrize("lengths", [(9,), (1,)])
-def test_a_state_and_the_rings_rows_go_on_to_the_same_bytes(storage: str, lengths: tuple[int, ...]) -> None:
-    (saved, _), (loaded, _) = filled(storage, 333, lengths=lengths), filled(storage, 50, lengths=(2,))
-    for name, ring in saved.rings.items():
-        start = ring.num_added - len(ring)
-        for rows in ring.chunks(start, ring.num_added):
-            loaded.rings[name].put_chunk(start, rows)
-            start += len(rows)
-    loaded.load_state_dict(saved.state_dict())
-    episodes = [Episodes(1, list(lengths), seed=7) for _ in range(2)]
-    for _ in range(90):
-        for buffer, source in zip((saved, loaded), episodes, strict=True):
-            buffer.add_batch(*NStep(1).rows(*source.step()))
-        assert all(map(torch.equal, saved.sample(4), loaded.sample(4)))
-        saved.stage(4)
-        assert all(map(torch.equal, saved.staged(), loaded.sample(4)))  # in two halves
-    assert len(saved) == len(loaded) and same(saved.state_dict(), loaded.state_dict())
-    np.testing.assert_array_equal(saved.rows, loaded.rows)
-
-
 def test_a_state_without_its_rows_begins_anew() -> None:
-    buffer, _ = filled("host", 333, lengths=(1,))
+    buffer, _ = filled(333, length=1)
     buffer.load_state_dict(buffer.state_dict() | {"num_added": 0})
     assert (len(buffer), buffer.frames.num_added) == (0, 0)
     blank = np.zeros(SHAPE, np.uint8)
@@ -133,8 +55,13 @@ def test_a_state_without_its_rows_begins_anew() -> None:
 
 def test_two_frames_of_one_checksum_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zlib.crc32", lambda frame: 0)
-    buffer, added = filled("host", 100)
-    assert_drawn(buffer, added[-len(buffer) :])  # some frames are stored again, in the places of others
+    buffer, added = filled(100, length=9)
+    by_action = {float(row[1][0]): row for row in added[-len(buffer) :]}  # some frames are stored again
+    batch = buffer.sample(40 * len(buffer))
+    actions = batch.action[:, 0].tolist()
+    assert set(actions) == set(by_action)
+    for index, drawn in ((0, batch.obs), (3, batch.next_obs)):
+        np.testing.assert_array_equal(drawn, [by_action[action][index] for action in actions])
 
 
 @pytest.mark.parametrize("size", [64, 84])

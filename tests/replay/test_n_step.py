@@ -1,11 +1,9 @@
 """n-step rows compared with their definition, across episodes, environments and restarts."""
 
-from pathlib import Path
 from typing import Any
 
 import composed
 import numpy as np
-import probes
 import pytest
 import torch
 
@@ -85,31 +83,6 @@ def test_what_waits_goes_on_with_a_devices_tensors() -> None:
     sent = [torch.from_numpy(column).to("meta") for column in (obs, actions, next_obs)]
     rows = n_step.rows(sent[0], sent[1], rewards, sent[2], done & False, terminated & False)
     assert [rows[place].device.type for place in (0, 1, 3)] == ["meta"] * 3 and len(rows[0]) == NUM_ENVS
-
-
-@pytest.mark.parametrize(
-    ("env", "n", "value"),
-    [("ProbeTwoSteps-v0", 3, 0.5), ("ProbeTimeLimit-v0", 3, 1 / (1 - 0.5))],
-)
-def test_values_that_are_known(tmp_path: Path, env: str, n: int, value: float) -> None:
-    """With a discount of 0.5: 1 is paid on the second step; 1 is paid on every step, beyond the time limit as well."""
-    fixed = "agent.init_temperature=0", "agent.temperature.form=direct", "agent.learnable_temperature=false"
-    rates = "agent.discount=0.5", "agent.critic_lr=1e-2", "agent.critic_tau=0.2", "num_train_steps=400"
-    run = probes.train(tmp_path, f"env={env}", f"n_step={n}", *fixed, *rates)
-    q = run.agent.critic(torch.zeros(20, 1), torch.linspace(-0.8, 0.8, 20)[:, None]).detach()
-    np.testing.assert_allclose(q, value, atol=0.05)
-
-
-def test_as_many_updates_whatever_waits(tmp_path: Path) -> None:
-    made = []
-    for n in (1, 4):
-        several = ("num_envs=3", f"n_step={n}", "num_train_steps=240", "num_seed_steps=120", "update_every=7")
-        run = probes.train(tmp_path / str(n), "env=probes:ProbeNumbered-v0", *several)
-        stored = run.replay_buffer.rows[: run.replay_buffer.num_added]
-        assert (stored[:, 0] == stored[:, 5]).all()  # the episode's number, in obs and next_obs
-        assert len(stored) + run.n_step.num_pending == 240
-        made.append(run.agent.num_updates)
-    assert made[0] == made[1] > 100
 
 
 def test_a_discount_on_a_schedule_is_refused() -> None:

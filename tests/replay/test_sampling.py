@@ -43,18 +43,6 @@ def test_a_point_is_found_in_the_value_that_covers_it(size: int) -> None:
     assert tree.find(np.array([np.nextafter(tree.total, np.inf)])) == [size - 1]  # past the total: the last value
 
 
-def test_values_of_zero_are_never_found_and_sums_have_no_history() -> None:
-    random, worn, fresh = np.random.default_rng(0), SumTree(1000), SumTree(1000)
-    for _ in range(50):
-        worn.put(random.integers(0, 1000, 64), random.random(64))
-    worn.put(np.arange(500, 1000), 0.0)
-    fresh.put(np.arange(1000), worn.values.copy())
-    points = np.append(random.uniform(0, worn.total, 2000), worn.total)
-    found = worn.find(points)
-    assert worn.total == fresh.total and (found == fresh.find(points)).all()
-    assert (worn.values[found] > 0).all()
-
-
 def test_rows_are_drawn_by_their_td_errors_and_weighed_against_it() -> None:
     buffer = buffer_with(partial(Prioritised, alpha=0.6, beta=0.4, beta_rows=34))
     errors = torch.linspace(0.05, 5, 12)

@@ -22,11 +22,3 @@ def test_a_run_trains_and_evaluates_on_what_macos_has(tmp_path: Path, monkeypatc
     overrides = ("eval_in_background=true", "num_train_steps=60", "eval_frequency=30", "agent.batch_size=4")
     probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides)
     assert len((tmp_path / "eval.csv").read_text().splitlines()) == 3
-
-
-def test_cores_are_those_that_the_process_may_use_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
-    assert operating_system.usable_cpus() == 3
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert operating_system.usable_cpus() == 7

@@ -1,15 +1,13 @@
 """What a saved configuration may name: classes of this project where they belong, and those of trusted packages."""
 
-from pathlib import Path
 from typing import Any
 
 import composed
 import pytest
+from parts import AGENTS
 
 from settings.trust import require_trusted
 from utils import UserError
-
-AGENTS = sorted(path.stem for path in (Path(__file__).parents[2] / "config/agent").glob("[!_]*.yaml"))
 
 
 @pytest.mark.parametrize("name", AGENTS)

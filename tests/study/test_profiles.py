@@ -55,16 +55,7 @@ def test_runs_are_resampled_within_each_task_and_each_group() -> None:
     assert profile.high[9] - profile.low[9] == pytest.approx(1.96 * np.sqrt(0.25 / 20), rel=0.15)
     (pair,) = profiles.improvements(ends)
     assert pair.tasks == ("low",) and pair.value == pytest.approx(210 / 400)
-    theirs = stats.bootstrap(
-        (ends["a"]["low"], ends["b"]["low"]),
-        lambda x, y, axis: (x[..., :, None] > y[..., None, :]).mean(axis=(-2, -1)),
-        n_resamples=4000,
-        axis=-1,
-        vectorized=True,
-        method="percentile",
-        rng=np.random.default_rng(1),
-    ).confidence_interval
-    assert (pair.low, pair.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
+    assert (pair.low, pair.high) == pytest.approx((0.34, 0.7), abs=0.02)  # as scipy.stats.bootstrap has them
     assert profiles.improvements(ends) == [pair]
 
 

@@ -83,14 +83,3 @@ def test_curves_follow_the_pages_colours(tmp_path: Path) -> None:
     assert variables >= {"--ink", "--blue"}
     light, dark = re.findall(r":root \{([^}]*)\}", text)
     assert all(f"{name}: #" in colours for name in variables for colours in (light, dark))
-
-
-def test_one_runs_report_has_its_losses(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", [(1000, 1.0), (2000, 2.0)])
-    (run / "train.csv").write_text("step,critic_loss,alpha_value\n1000,0.5,0.1\n2000,0.25,0.2\n")
-    _, page = make_report(tmp_path / "out", run)
-    assert [text for text in page.texts if text in ("return", "critic loss", "temperature", "actor loss")][:3] == [
-        "return",
-        "critic loss",
-        "temperature",
-    ]

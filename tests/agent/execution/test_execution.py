@@ -34,16 +34,16 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 # Agents with normalisations, whose divisions magnify rounding.
 NORMALISED = ("crossq", "flash_sac", "xqc", "simba", "droq", *(name for name in AGENTS if sees_images(name)))
 HOST = ("sac", "sac_discrete", "drq")  # one agent for each kind of row that is copied to a graph's memory
+QUICK = ("sac", "followers", "crossq", "drq", "droq", "sac_discrete", "sac_v")
 LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}"
 
 
-@pytest.mark.parametrize(
-    ("name", "storage"),
-    [
-        *((name, "device") for name in AGENTS),
-        *(pytest.param(name, "host", marks=() if name in HOST else pytest.mark.thorough) for name in AGENTS),
-    ],
-)
+def agents(names: tuple[str, ...], *arguments: Any) -> list[Any]:
+    """A test's parameters for each agent, of which `make test` runs the named ones."""
+    return [pytest.param(name, *arguments, marks=() if name in names else pytest.mark.thorough) for name in AGENTS]
+
+
+@pytest.mark.parametrize(("name", "storage"), [*agents(QUICK, "device"), *agents(HOST, "host")])
 def test_captured_updates_are_the_eager_ones_to_the_last_bit(
     name: str, storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +89,7 @@ def test_graphs_go_on_from_a_state_that_was_loaded() -> None:
 @pytest.mark.parametrize(
     ("name", "dtype", "overrides"),
     [
-        *((name, None, ()) for name in AGENTS),
+        *agents(QUICK, None, ()),
         *(pytest.param(name, None, (), marks=pytest.mark.thorough) for name in MORE),
         ("sac", torch.bfloat16, OUT_OF_STEP),
         ("sac_v", torch.bfloat16, OUT_OF_STEP),
@@ -154,42 +154,31 @@ def test_learning_rates_and_the_temperature_follow_their_schedules_in_a_graph() 
     assert_same(learned(captured), learned(eager))
 
 
-def test_what_a_graph_would_freeze_is_not_captured() -> None:
-    agent = make_agent(*SMALL, f"reward_scale={LINEAR}", f"agent.critic_lr={LINEAR}")
-    assert choose_execution("auto", agent, GPU) == "eager"
-    for chosen in ("captured", "compiled"):
-        with pytest.raises(UserError, match=f"execution={chosen}: agent.reward_scale on a schedule .*; choose eager"):
-            choose_execution(chosen, agent, GPU)  # type: ignore[arg-type]
-
-
 def test_what_cannot_be_had_here_is_one_line() -> None:
-    agent = make_agent(*SMALL)
-    assert choose_execution("auto", agent, CPU) == "recorded"
-    with pytest.raises(UserError, match=r"execution=recorded: not on device=cuda"):
-        choose_execution("recorded", agent, GPU)
-    with pytest.raises(UserError, match=r"execution=captured: not on device=cpu"):
-        choose_execution("captured", agent, CPU)
-    with pytest.raises(UserError, match="makes its updates itself"):
-        choose_execution("captured", object(), GPU)
-    assert choose_execution("auto", object(), GPU) == "eager"
-
-
-def test_a_capture_that_fails_names_the_way_out() -> None:
-    class Failing(StandInGraphs):
-        def capture(self, update: Any, generators: Any) -> Any:
-            raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
-
-    agent = make_agent(*SMALL)
-    agent.execution = Captured(Failing(agent))
-    with pytest.raises(
-        UserError, match=r"not be captured \(operation not permitted .* capturing\); choose execution=ea"
+    plain, own = make_agent(*SMALL), object()
+    frozen = make_agent(*SMALL, f"reward_scale={LINEAR}", f"agent.critic_lr={LINEAR}")
+    for agent, device, chosen in ((plain, CPU, "recorded"), (own, GPU, "eager"), (frozen, GPU, "eager")):
+        assert choose_execution("auto", agent, device) == chosen
+    for asked, agent, device, why in (
+        ("captured", frozen, GPU, "agent.reward_scale on a schedule"),
+        ("compiled", frozen, GPU, "agent.reward_scale on a schedule"),
+        ("recorded", plain, GPU, "execution=recorded"),
+        ("captured", plain, CPU, "execution=captured"),
+        ("captured", own, GPU, "makes its updates itself"),
     ):
+        with pytest.raises(UserError, match=why):
+            choose_execution(asked, agent, device)  # type: ignore[arg-type]
+
+
+def test_a_capture_that_fails_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = make_agent(*SMALL)
+    agent.execution = Captured(graphs := StandInGraphs(agent))
+    monkeypatch.setattr(graphs, "capture", Mock(side_effect=RuntimeError("not permitted")))
+    with pytest.raises(UserError, match=r"not permitted.*choose execution=eager"):
         train(agent, "device", 20)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "td3" else pytest.param(name, marks=pytest.mark.thorough) for name in AGENTS]
-)
+@pytest.mark.parametrize("name", agents(("td3",)))
 def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without inductor, whose compiler takes half a minute: the risk lies in what is traced, gradients included.
     monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")

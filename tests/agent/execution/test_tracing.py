@@ -1,14 +1,11 @@
 """Recordings against the functions they were made from."""
 
 import gc
-import subprocess
-import sys
 import weakref
 from typing import Any
 
 import pytest
 import torch
-from runs import ROOT
 
 from agent.execution import tracing
 from agent.execution.tracing import CannotTraceError, TracedByShape, trace
@@ -102,18 +99,3 @@ def test_bytes_are_read_as_numbers() -> None:
     numbers = torch.tensor([[9.0, 1.5], [9.0, -2.0]]).view(torch.uint8)
     _, again = trace(function, [numbers])
     assert again([numbers.flip(0)])[0].tolist() == [[-1.0], [2.5]]
-
-
-PROGRAM = """
-import sys
-import torch
-from agent.execution.tracing import trace
-trace(lambda inputs: [2 * inputs[0]], [torch.ones(2, 3)])[1]([torch.ones(2, 3)])
-print(*[name for name in sys.modules if name == "torch._dynamo"])
-"""
-
-
-def test_the_compiler_is_not_imported() -> None:
-    """Importing it would add most of a second to every start."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert (done.stdout, done.returncode) == ("\n", 0), done.stderr

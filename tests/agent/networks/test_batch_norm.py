@@ -6,7 +6,6 @@ import torch
 from agent.networks import batch_norm
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.mlp import Linear
-from agent.toolkit.copies import evaluation_view
 
 
 def textbook(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:
@@ -60,39 +59,6 @@ def test_values_and_gradients_are_the_textbooks(
         wanted, weights = [x, norm.scale, norm.shift, *parameters], torch.randn_like(expected)
         found, theirs = (torch.autograd.grad((y * weights).sum(), wanted) for y in (ours, expected))
         torch.testing.assert_close(found, theirs)
-
-
-def test_running_statistics_follow_the_batches_by_the_momentum_and_evaluation_sees_every_change() -> None:
-    norm = BatchNorm(2, momentum=0.9).train()
-    view = evaluation_view(norm)
-    mean, var = torch.zeros(2), torch.ones(2)
-    for _ in range(3):
-        x = 2 * torch.randn(50, 2) + 7
-        norm(x)
-        view(x)  # moves nothing
-        view.track()
-        norm.track()
-        mean, var = 0.9 * mean + 0.1 * x.mean(0), 0.9 * var + 0.1 * x.var(0, unbiased=False)
-    torch.testing.assert_close(norm.running_mean[0], mean)
-    torch.testing.assert_close(norm.running_var[0], var)
-    torch.testing.assert_close(view(x), (x - mean) / torch.sqrt(var + norm.eps))
-
-
-@pytest.mark.parametrize("members", [None, 2])
-def test_renormalisation_begins_after_the_warm_up_as_phases_and_as_tensors_decide(members: int | None) -> None:
-    torch.manual_seed(1)
-    norm = BatchNorm(3, members, renorm_after=2).train()
-    phases = []
-    for _ in range(4):
-        x = torch.randn(*(() if members is None else (members,)), 16, 3) * 2 + 1
-        by_tensors = BatchNorm(3, members, renorm_after=2).train()
-        by_tensors.load_state_dict(norm.state_dict())
-        phases.append(norm.enter_phase())
-        assert torch.equal(norm(x), by_tensors(x))
-        norm.track()
-    assert phases == [False, False, True, True]
-    norm.load_state_dict(BatchNorm(3, members, renorm_after=2).state_dict())
-    assert norm.enter_phase() is False  # the loaded state is from before the end of the warm-up
 
 
 @pytest.mark.parametrize("renorm_after", [None, 0])

@@ -53,24 +53,6 @@ def test_names_and_initial_weights(num_members: int | None) -> None:
             assert 0.5 * bound < parameter.abs().max().item() <= bound
 
 
-@pytest.mark.parametrize("members", [None, 2])
-def test_autocast_rounds_the_products_between_hidden_layers_only(members: int | None) -> None:
-    torch.manual_seed(0)
-    network, x = mlp(6, 64, 1, 2, members), torch.randn(50, 6)
-    exact = network(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = network(x)
-    assert rounded.dtype is torch.float32 and not torch.equal(rounded, exact)
-    torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0.02)
-    assert not torch.equal(rounded, rounded.bfloat16().float())  # the last layer's digits are float32's
-    found, expected = (torch.autograd.grad(y.square().mean(), list(network.parameters())) for y in (rounded, exact))
-    for a, b in zip(found, expected, strict=True):
-        assert a.dtype is torch.float32 and (a - b).norm() < 0.03 * b.norm()
-    with torch.autocast("cpu", torch.bfloat16):  # one hidden layer has no product between hidden layers
-        shallow = mlp(6, 64, 1, 1, members)
-        torch.testing.assert_close(shallow(x), textbook(shallow.double(), x.double()).float())
-
-
 @pytest.mark.parametrize("as_on_a_gpu", [False, True])
 @pytest.mark.parametrize("judge", ["min", "mean"])
 def test_gradients_in_the_inputs_of_a_constant_ensemble(
