@@ -83,7 +83,7 @@ def _read(folder: Path) -> dict[str, Any]:
     """Reads a run's saved configuration."""
     path = folder / "config.yaml"
     if not path.exists():
-        raise UserError(f"{folder}: no run's folder, as it has no {path.name}")
+        raise UserError(f"{folder}: no run's folder ({path.name}: missing)")
     saved = yaml.safe_load(path.read_text(encoding="utf-8"))
     for key in FROM_ENVIRONMENT:  # saved with the agent
         saved["agent"].pop(key, None)
