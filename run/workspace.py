@@ -125,7 +125,9 @@ class Workspace:
         }
         self.logger = instantiate(self.used["logger"], _convert_="all")(log_dir=work_dir)
 
-        # Evaluations.
+        # Evaluations. The project's evaluator is built when needed; a user's is built now, as it may have a state.
+        make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, films)
+        own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
         self.stopping = Stopping(cfg.grace_s)
         first_batch = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
         self.progress = Progress(cfg, max(cfg.min_buffer_size, first_batch))
@@ -134,11 +136,11 @@ class Workspace:
         is_as_registered = all(node.get(ONLY_IN) == "training" for node in cfg.env_wrappers)
         self.evaluations = Evaluations(
             self.agent,
-            partial(make_evaluator, cfg, work_dir, films),
+            (lambda: own_evaluator) if own_evaluator else make,
             self.logger,
             self.progress,
             self.stopping,
-            self._make_background_evaluator(films, device),
+            self._make_background_evaluator(films, device) if own_evaluator is None else None,
             reward_threshold(cfg.env) if is_as_registered else None,
             best=self.best if cfg.checkpoint_frequency else None,
             best_by=cfg.best_by,
@@ -154,6 +156,7 @@ class Workspace:
             "envs": episodes,
             "n_step": self.n_step,
             **({} if self.seed_policy is self.agent else {"seed_policy": self.seed_policy}),
+            **({"evaluator": own_evaluator} if hasattr(own_evaluator, "state_dict") else {}),
             "evaluations": self.evaluations,
             **({"preloaded": self.data} if cfg.preload_share else {}),
             "random": GlobalGenerators(device),  # after the others, whose restoring may draw random numbers
@@ -186,8 +189,7 @@ class Workspace:
         cfg, agent = self.cfg, self.agent
         pays = has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
         is_wanted = pays if cfg.eval_in_background == "auto" else cfg.eval_in_background
-        is_own = get_object(cfg.evaluator["_target_"]) is not Evaluator
-        if not is_wanted or is_own or getattr(type(agent), "act", None) is not OffPolicyAgent.act:
+        if not is_wanted or getattr(type(agent), "act", None) is not OffPolicyAgent.act:
             return None
         try:
             return BackgroundEvaluator(cfg, self.work_dir, films, agent.policy)
