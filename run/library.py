@@ -27,6 +27,9 @@ from run.execution import choose_execution, resolve_device, set_execution
 from run.loop import Loop
 from run.progress import Progress
 from run.stopping import Stopping
+from utils import UserError
+
+MIN_THREADED_WEIGHTS = 512 * 512  # a smaller matrix is multiplied in less time than a second thread takes to wake up
 
 
 class TrainResult(NamedTuple):
@@ -82,6 +85,9 @@ def train(
         replay_buffer = STORAGES[storage](spec.obs_shape, spec.action_shape, num_steps, device, seed)
     set_execution(agent, choose_execution("auto", agent, device), device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger
+    paths = [path for sink in getattr(logger, "sinks", {}).values() for path in getattr(sink, "_paths", {}).values()]
+    if used := [path for path in paths if path.exists()]:
+        raise UserError(f"{used[0]}: has the rows of another training; each call needs a Logger with its own folder")
     cfg = SimpleNamespace(
         num_train_steps=num_steps,
         num_seed_steps=num_seed_steps,
@@ -113,7 +119,13 @@ def train(
         save=lambda is_last: save_once(progress.step),
         may_step_in_thread=False,
     )
-    Loop(run).run()
+    num_threads = torch.get_num_threads()
+    sizes = [each.numel() for module in getattr(agent, "modules", {}).values() for each in module.parameters()]
+    torch.set_num_threads(1 if sizes and max(sizes) < MIN_THREADED_WEIGHTS else num_threads)
+    try:
+        Loop(run).run()
+    finally:
+        torch.set_num_threads(num_threads)
     return TrainResult(progress.step, progress.episode, progress.last_return, replay_buffer)
 
 

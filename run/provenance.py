@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def add_entry(folder: Path, device: torch.device, step: int) -> None:
-    """Adds this process, which goes on from an environment step."""
+    """Adds this process, which goes on from an environment step; prints a line if its code is another, or edited."""
     path, (commit, changed) = folder / FILE, find_commit(ROOT)
     entry = {
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -37,6 +37,10 @@ def add_entry(folder: Path, device: torch.device, step: int) -> None:
         "threads": torch.get_num_threads(),
     }
     earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    before = earlier[-1]["commit"] if earlier else None
+    if before and commit and (before != commit or changed):
+        now = f"{commit[:10]}, with uncommitted changes" if changed else commit[:10]
+        print(f"The code is of commit {now}; the run was made with {before[:10]} so far", flush=True)
     write_atomic(path, json.dumps([*earlier, entry], indent=1) + "\n")
 
 

@@ -21,7 +21,7 @@ from utils import UserError
 MAY_CHANGE = (
     *("num_train_steps", "eval_frequency", "eval_in_background", "checkpoint_frequency", "keep_checkpoints"),
     *("save_replay_buffer", "device", "execution", "replay_storage", "async_envs", "env_timeout_s", "grace_s"),
-    *("save_video", "save_figure"),
+    *("save_video", "save_figure", "physics"),
 )
 
 

@@ -269,7 +269,7 @@ class Workspace:
                 self.logger.close()
             self.close()
         print(f"{'Pruned' if is_pruned else 'Finished'} at step {self.step}: return {progress.last_return:.1f}")
-        print(f"Folder: {self.work_dir}", flush=True)
+        print(f"Evaluate: {command_line('evaluate.py', str(self.work_dir))}", flush=True)
         return progress.last_return
 
     def _draw_curves(self) -> None:

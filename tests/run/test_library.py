@@ -21,6 +21,7 @@ from replay_buffer import ReplayBuffer
 from run.evaluation.evaluator import Evaluation
 from run.library import evaluate, shapes, train
 from sinks.csv_files import CsvSink
+from utils import UserError
 
 CPU = torch.device("cpu")
 SIZE = {"hidden_dim": 16, "hidden_depth": 1}
@@ -107,6 +108,8 @@ def test_the_users_logger_evaluator_and_checkpoints(tmp_path: Path) -> None:
         ["40", "40.0"], ["80", "80.0"], ["100", "100.0"]
     ]  # fmt: skip
     assert (tmp_path / "train.csv").read_text().count("\n") == 21
+    with pytest.raises(UserError, match=r"train\.csv: has the rows of another training"):
+        train(make(env), env, 100, logger=Logger(tmp_path, {"csv": CsvSink}))
 
 
 def test_sampled_and_greedy_evaluations_leave_the_agent_as_it_is() -> None:
@@ -118,3 +121,16 @@ def test_sampled_and_greedy_evaluations_leave_the_agent_as_it_is() -> None:
     sampled = evaluate(agent, env, 3, sample=True)
     assert len(set(sampled)) == 3 and evaluate(agent, env, 3, sample=True) == sampled
     assert torch.equal(before, agent.policy.generator.get_state()) and agent.training
+
+
+def test_small_networks_train_on_one_thread() -> None:
+    env, threads = gym.make("ProbeTimeLimit-v0"), list[int]()
+    large = make(env, critic=partial(CriticEnsemble, hidden_dim=512, hidden_depth=2))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for agent in (make(env), large):
+            train(agent, env, 5, checkpoint=lambda _: threads.append(torch.get_num_threads()))
+        assert threads == [1, 1, 2, 2] and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

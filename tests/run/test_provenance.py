@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import probes
+import pytest
 import torch
 from runs import go_on
 
@@ -20,6 +21,29 @@ def test_each_process_has_an_entry(tmp_path: Path) -> None:
     assert (first["from_step"], second["from_step"]) == (0, 20) and first["started"] <= second["started"]
     assert first["packages"]["torch"] == torch.__version__ and first["threads"] == 1
     assert first["processor"] and first["command"] and first["gpu"] is None
+
+
+@pytest.mark.parametrize(
+    ("now", "changed", "line"),
+    [
+        ("b" * 40, False, "The code is of commit bbbbbbbbbb; the run was made with aaaaaaaaaa so far\n"),
+        ("a" * 40, True, "commit aaaaaaaaaa, with uncommitted changes; the run was made with aaaaaaaaaa so"),
+        ("a" * 40, False, ""),
+    ],
+)
+def test_a_run_that_goes_on_with_other_or_edited_code_says_so(
+    now: str,
+    changed: bool,
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / provenance.FILE).write_text(json.dumps([{"commit": "a" * 40}]))
+    monkeypatch.setattr(provenance, "find_commit", lambda _: (now, changed))
+    provenance.add_entry(tmp_path, torch.device("cpu"), 5)
+    printed = capsys.readouterr().out
+    assert line in printed and bool(line) == bool(printed)
 
 
 def test_the_commit_is_that_of_the_codes_repository(tmp_path: Path) -> None:
