@@ -1,8 +1,4 @@
-"""Counts the project's code that runs until the first update has been made: `python tests/structure.py`.
-
-Prints one JSON object: named functions that were entered, files that have one of them, lines of these files, and the
-number of named functions on the deepest stack from which an optimizer steps.
-"""
+"""Counts our code that runs until the first update: functions, files, their lines, and the deepest stack to Adam."""
 
 import inspect
 import json
