@@ -1,8 +1,8 @@
 """Trains an agent: `python train.py env=cheetah_run`.
 
 Hydra composes config/train.yaml with the command line's overrides. launch/checks.py checks the values before Hydra
-makes the run's folder; run/workspace.py builds the run's parts there, and run/loop.py trains. A sweep (-m) calls
-`run_job` for each of its runs, perhaps in other processes.
+makes the run's folder; run/resume.py begins the run there or continues it, run/workspace.py builds its parts, and
+run/loop.py trains. A sweep (-m) calls `run_job` for each of its runs, perhaps in other processes.
 """
 
 import contextlib

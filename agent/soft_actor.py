@@ -28,7 +28,7 @@ class SoftActor(OffPolicyAgent):
     config/agent/sac.yaml explains the keys; the defaults are its values.
     """
 
-    frozen_critic: Any  # the view of the critic that the actor maximises; a subclass builds it
+    frozen_critic: Any  # the view of the critic that the actor maximises (add_slow_critics, or a subclass)
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class SoftActor(OffPolicyAgent):
         return self.temperature().detach().clone()
 
     def slow_copy(self, network: nn.Module) -> Any:
-        """Returns a target network, which `update_targets` moves by `critic_tau` when it is due."""
+        """Returns a target network, and makes `update_targets` move it by `critic_tau` when it is due."""
         target = copy.deepcopy(network).requires_grad_(False)
         self.soft_update = SoftUpdate(network, target)
         return target

@@ -28,7 +28,8 @@ class Stepping:
         self._thread = ThreadPoolExecutor(1, "environments")  # not started before its first step
 
     def begin(self, actions: Any) -> Callable[[], Any]:
-        """Starts a step; the returned function waits for it, and returns or raises what `envs.step` does."""
+        """Returns a function that steps, or with a thread waits for a step that an update starts; it returns or raises
+        what `envs.step` does."""
         if self._updates is None or not self._pays:
             return lambda: self._step(actions)
         started: list[Future[Any]] = []

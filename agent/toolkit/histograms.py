@@ -16,7 +16,7 @@ class HistogramInputs(TypedDict, total=False):
     log_probs: Tensor  # of discrete actions, (B, |A|)
     images: Tensor  # (rows, views, C, H, W), uint8, after augmentation
     priorities: Tensor  # (B,), float32
-    index: Tensor  # (B,), int64: the row numbers of `priorities`
+    index: Tensor  # (B,), int64: the places of their rows in the replay buffer
 
 
 def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:
