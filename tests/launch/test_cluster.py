@@ -41,7 +41,8 @@ def wait_for_checkpoint(run: Path, sweep: subprocess.Popen[str]) -> psutil.Proce
     while len(list_checkpoints(run)) < 2:
         assert sweep.poll() is None, sweep.communicate()[0]
         time.sleep(0.01)  # polls another process
-    return psutil.Process(int((run / ".lock").read_text().split()[0]))
+    processes, lock = psutil.Process(sweep.pid).children(recursive=True), str((run / ".lock").resolve())
+    return next(process for process in processes if lock in [file.path for file in process.open_files()])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
