@@ -98,7 +98,7 @@ def _change(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> Sett
         is_automatic = value == "auto" or (key == "num_threads" and value is None)
         if is_automatic or before.get(key, ...) == value or key.startswith("logger."):
             continue
-        if key not in MAY_CHANGE:
+        if key not in MAY_CHANGE or (key == "physics" and "warp" in (value, before[key])):
             raise UserError(
                 f"resume={folder}: {key}={value} would change the run, which has {key}={before.get(key)}; leave it "
                 f"out, or begin another run (what may change: {', '.join(MAY_CHANGE)})"
