@@ -164,8 +164,8 @@ class Checkpoints:
         paths, known = list_checkpoints(self._run_folder), _step(self.newest) if self.newest else 0
         self._segments, self.newest = segments, target
         # One after the step that the run continued from was damaged when it was read.
-        kept = [path for path in paths if path == target or _step(path) <= known][: self._keep]
-        for path in set(paths) - set(kept):
+        newest = [path for path in paths if path == target or _step(path) <= known][: self._keep]
+        for path in set(paths) - set(newest):
             path.rename(path.with_name(f".{path.name}"))  # it loses its name before its files
         self._remove_unused()
 
@@ -174,9 +174,9 @@ class Checkpoints:
         segments: Segments = []
         for name, ring in buffer.rings.items() if buffer is not None else ():
             oldest = ring.num_added - len(ring)
-            kept = [old for old in self._segments[kind] if old["ring"] == name and old["stop"] > oldest]
-            start, stop = max(kept[-1]["stop"] if kept else 0, oldest), ring.num_added
-            segments += kept
+            old_segments = [old for old in self._segments[kind] if old["ring"] == name and old["stop"] > oldest]
+            start, stop = max(old_segments[-1]["stop"] if old_segments else 0, oldest), ring.num_added
+            segments += old_segments
             if start < stop:
                 path = self._folder / kind / f"{start:012d}-{stop:012d}.{name}"
                 path.parent.mkdir(exist_ok=True)

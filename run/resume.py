@@ -42,9 +42,9 @@ def begin_or_continue(
     if resume:
         plain = OmegaConf.to_container(OmegaConf.create(dataclasses.asdict(cfg)))  # lists for tuples, as it is saved
         written = dotted(OmegaConf.to_container(config, resolve=False))  # type: ignore[arg-type]
-        wanted = dotted(plain)  # type: ignore[arg-type]
-        follows = [key for key in wanted if str(written.get(key)).startswith("${")]  # each follows another key
-        cfg = _change(_read(folder), {key: wanted[key] for key in wanted if key not in follows}, folder)
+        new_values = dotted(plain)  # type: ignore[arg-type]
+        follows = [key for key in new_values if str(written.get(key)).startswith("${")]  # each follows another key
+        cfg = _change(_read(folder), {key: new_values[key] for key in new_values if key not in follows}, folder)
     last_return = _find_result(cfg, folder, pruned_too=True) if may_continue else None
     return Workspace(cfg, folder, resume, prune).run() if last_return is None else last_return
 
@@ -64,10 +64,10 @@ def load_settings(folder: Path, trusted: Sequence[str] = (), overrides: Sequence
     """
     saved = _read(folder)
     require_trusted(saved, trusted, str(folder / "config.yaml"))
-    wanted: dict[str, Any] = {}
+    new_values: dict[str, Any] = {}
     for override in OverridesParser.create().parse_overrides(list(overrides)):
-        wanted |= dotted({str(override.key_or_group): override.value()})
-    return _change(saved, wanted, folder)
+        new_values |= dotted({str(override.key_or_group): override.value()})
+    return _change(saved, new_values, folder)
 
 
 def _find_result(cfg: Settings, folder: Path, pruned_too: bool) -> float | None:
@@ -90,11 +90,11 @@ def _read(folder: Path) -> dict[str, Any]:
     return saved
 
 
-def _change(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> Settings:
-    """Puts the wanted values, by dotted key, into a saved configuration; refuses those that would change the run. An
+def _change(saved: dict[str, Any], new_values: dict[str, Any], folder: Path) -> Settings:
+    """Puts the new values, by dotted key, into a saved configuration; refuses those that would change the run. An
     automatic choice that was made stays."""
     before = dotted(saved)
-    for key, value in wanted.items():
+    for key, value in new_values.items():
         is_automatic = value == "auto" or (key == "num_threads" and value is None)
         if is_automatic or before.get(key, ...) == value or key.startswith("logger."):
             continue

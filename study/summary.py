@@ -116,11 +116,11 @@ def summarise(runs: Sequence[Run], with_references: bool) -> Study:
     overall = _average_over_tasks(groups)
     ends = profiles.final_returns(groups)
     of_labels = profiles.performance_profiles(ends) if tasks.keys() <= SUITE_TASKS.keys() else []
-    found = {task: _find_published(task, tasks[task]) if with_references else [] for task in tasks}
+    published = {task: _find_published(task, tasks[task]) if with_references else [] for task in tasks}
     notes = _make_notes(runs, tasks, overall, of_labels)
-    if with_references and (missing := [task for task, curves in found.items() if not curves]):
+    if with_references and (missing := [task for task, curves in published.items() if not curves]):
         notes.append(f"There is no published result, up to the last step of the runs, for {', '.join(missing)}.")
-    return Study(tuple(runs), tasks, overall, of_labels, profiles.improvements(ends), found, notes)
+    return Study(tuple(runs), tasks, overall, of_labels, profiles.improvements(ends), published, notes)
 
 
 def _find_published(task: str, groups: list[Group]) -> list[Reference]:

@@ -94,7 +94,8 @@ class Scenario:
         if self._finish(path, chance, until_s):
             self.counts["runs"] += 1
             got = results(path)
-            self.faults += [f"{part} differs ({path})" for part in different(got, self._expected)]
+            parts = [name for name in self._expected | got if not same(got.get(name), self._expected.get(name))]
+            self.faults += [f"{part} differs ({path})" for part in parts]
         if not self.faults:
             shutil.rmtree(path)
 
@@ -157,10 +158,6 @@ def results(folder: Path) -> dict[str, Any]:
     """Returns what a run, or each finished run of a sweep, has to agree in."""
     runs = [path.parent for path in folder.rglob("finished.json")]
     return {f"{run.relative_to(folder)} {name}": part for run in runs for name, part in result(run).items()}
-
-
-def different(got: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    return [name for name in expected | got if not same(got.get(name), expected.get(name))]
 
 
 def find(folder: Path, name: str) -> set[str]:

@@ -2,9 +2,8 @@
 
     python tests/same_bytes.py <commit> [--agents sac,crossq] [--steps 1500] [--jobs 2]
 
-Runs `train.py` for every agent in a worktree of the commit and in this checkout, eager and recorded, with one
-environment and with three. Compares train.csv and eval.csv without the columns that measure time, and the networks'
-weights in the newest checkpoint's policy. Imports nothing from the project.
+Trains every agent in both, eager and recorded, with one environment and with three. Compares the rows of train.csv and
+eval.csv, without the columns that measure time, and the weights in the newest checkpoint's policy.
 """
 
 import argparse

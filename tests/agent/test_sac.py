@@ -130,8 +130,8 @@ def test_a_deep_copy_is_refused() -> None:
 def test_each_optimizer_has_its_own_numbers() -> None:
     asked = {"actor": (0.1, [0.2, 0.3], 0.4), "critic": (0.5, [0.6, 0.7], 0.8), "alpha": (0.9, [0.15, 0.25], 0.0)}
     keys = [f"agent.{name}_{key}={asked[name][i]}" for name in asked for i, key in enumerate(("lr", "betas"))]
-    made = small_agent(*keys, "agent.actor_weight_decay=0.4", "agent.critic_weight_decay=0.8").optimizers
-    constants = {name: (adam._known_lr, adam._constants) for name, adam in made.items()}
+    optimizers = small_agent(*keys, "agent.actor_weight_decay=0.4", "agent.critic_weight_decay=0.8").optimizers
+    constants = {name: (adam._known_lr, adam._constants) for name, adam in optimizers.items()}
     assert asked == {name: (lr, [c["beta1"], c["beta2"]], c["weight_decay"]) for name, (lr, c) in constants.items()}
 
 

@@ -28,6 +28,13 @@ def test_a_backend_that_the_user_set_is_kept(
     assert os.environ["MUJOCO_GL"] == chosen and opengl.can_render() == (chosen != "disabled")
 
 
+@pytest.mark.parametrize("missing", ["libGL.so.1", "libEGL.so.1"])
+def test_without_a_library_there_is_no_egl(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    load = opengl.ctypes.CDLL
+    monkeypatch.setattr(opengl.ctypes, "CDLL", lambda name: load("none" if name == missing else name))
+    assert not opengl._has_egl()
+
+
 def test_tritons_library_is_loaded_before_mesa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = tmp_path / "triton/_C/libtriton.so"
     library.parent.mkdir(parents=True)

@@ -45,8 +45,8 @@ def make(name: str, episodes: list[EpisodeBuffer], obs: gym.Space, action: gym.S
     """Writes a data set below MINARI_DATASETS_PATH."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = minari.create_dataset_from_buffers(name, episodes, observation_space=obs, action_space=action)
-    made.storage.update_metadata(about)
+        data_set = minari.create_dataset_from_buffers(name, episodes, observation_space=obs, action_space=action)
+    data_set.storage.update_metadata(about)
 
 
 ID, GAMMA = "made/known-v0", 0.99
