@@ -48,7 +48,7 @@ def evaluate(
         views: show the episodes in a window; None as `num_episodes` shows them until it is closed.
     """
     if dataset_id is not None:
-        from run import dataset_writer  # needs the extra `data`
+        from replay import minari_sets  # needs the extra `data`
     policy = load_run_policy(path, device, trusted)
     cfg, make_env, recorded = policy.cfg, policy.make_env, list[Any]()
     seed, sample = cfg.seed if seed is None else seed, cfg.eval_sample if sample is None else sample
@@ -64,7 +64,7 @@ def evaluate(
             print(NO_VIDEOS)
             film = None
         if dataset_id is not None:
-            make_env = lambda render: dataset_writer.Recorder(policy.make_env(render), recorded)  # noqa: E731
+            make_env = lambda render: minari_sets.Recorder(policy.make_env(render), recorded)  # noqa: E731
         film_path, count = None if film is None else (lambda step: film), num_episodes or cfg.num_eval_episodes
         evaluator = Evaluator(make_env, seed, count, film_path, cfg.action_repeat, 10, sample, _print_episode)
         evaluation = evaluator.evaluate(policy.actor, policy.step)
@@ -73,7 +73,7 @@ def evaluate(
         if film is not None and film.exists():
             print(film)
         if dataset_id is not None:
-            print(dataset_writer.write_dataset(dataset_id, recorded, policy, sample))
+            print(minari_sets.write_dataset(dataset_id, recorded, policy, sample))
     if returns:
         print(f"{policy.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     for key, values in infos.items():

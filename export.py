@@ -29,7 +29,7 @@ from study import runs
 from utils import OneLineParser, RunError, UserError, replacing, sha256_of, write_atomic
 from video import seconds_per_step
 
-FORMAT = "policy-export-1"
+FORMAT = "policy-export-2"
 NUM_CHECKED, TOLERANCE = 1000, 1e-5  # observations; difference of actions scaled to [-1, 1]
 
 
@@ -99,20 +99,19 @@ def _observe(env: gym.Env, policy: Policy, source: RunPolicy) -> np.ndarray:
 def _describe(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> dict[str, Any]:
     cfg, own_actions = source.cfg, env.get_wrapper_attr("own_actions")
     action_dtype = "int64" if own_actions.is_discrete else "float32"
-    inputs: list[dict[str, Any]] = [
-        {"name": name, "shape": ["batch", *rows.shape[1:]], "dtype": str(rows.dtype)} for name, rows in example.items()
-    ]
-    if isinstance(space := env.observation_space, ObsSpace) and space.obs_spec.vector_dim:
-        for each in inputs:
-            keys = space.keys["image" if each["dtype"] == "uint8" else "vector"]
-            each |= {"keys": keys, "frame_stack": space.obs_spec.frame_stack}
+    space, inputs = env.observation_space, []
+    keys, stack = (space.keys, space.obs_spec.frame_stack) if isinstance(space, ObsSpace) else ({}, 1)
+    for name, rows in example.items():
+        of_part = keys.get("image" if rows.dtype == np.uint8 else "vector", [""])
+        shape = {"name": name, "shape": ["batch", *rows.shape[1:]], "dtype": str(rows.dtype)}
+        inputs.append({**shape, "keys": of_part, "frame_stack": stack})
     return {
         "format": FORMAT,
         "kind": kind,
         "task": cfg.env,
         "agent": cfg.agent["name"],
         "step": source.step,
-        "input": inputs[0],
+        "inputs": inputs,
         "output": {"name": OUTPUT, "shape": ["batch", *own_actions.low.shape], "dtype": action_dtype},
         "action_low": own_actions.low.tolist(),
         "action_high": own_actions.high.tolist(),
@@ -122,7 +121,6 @@ def _describe(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> di
         "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
         "control_rate_hz": 1 / seconds_per_step(env, 1),
         "return": source.evaluation if source.path.suffix == ".pt" else _find_return(source),
-        **({"inputs": inputs} if len(inputs) > 1 else {}),
         **({"settings": dataclasses.asdict(cfg)} if kind == "policy" else {}),
     }
 

@@ -21,7 +21,6 @@ class Logger:
         log_dir: the run's folder, which is created if it does not exist.
         sinks: factories by name, each called with `log_dir`; null disables a sink.
         log_frequency: steps between histograms; 0 is never.
-        log_every_steps: steps between points of training curves, which also get one at each dump; 0 adds no more.
     """
 
     def __init__(
@@ -29,14 +28,12 @@ class Logger:
         log_dir: Path,
         sinks: dict[str, Factory | None],
         log_frequency: NonNegativeInt = 10_000,
-        log_every_steps: NonNegativeInt = 0,
     ):
         log_dir.mkdir(parents=True, exist_ok=True)
         self.sinks: dict[str, Sink] = {name: make(log_dir=log_dir) for name, make in sinks.items() if make}
-        self._frequency, self._every_steps = log_frequency, log_every_steps
+        self._frequency = log_frequency
         self._last_steps: dict[str, int] = {}  # at which a frequency was last looked at
         self._sums: Sums = {}  # since the last dump
-        self._fine_sums: Sums = {}  # since the last point of the training curves (log_every_steps)
 
     def log_settings(self, config: dict[str, Any]) -> None:
         self._send("settings", dotted(config))
@@ -64,16 +61,10 @@ class Logger:
             self._add(tuple(tensors), torch.stack(list(tensors.values())), step)
 
     def _add(self, keys: tuple[str, ...], value: Any, step: int, n: int = 1) -> None:
-        added_to = [self._sums]
-        if group_of(keys[0]) == "train" and self._every_steps:
-            if self._crossed("log_every_steps", step, self._every_steps):
-                self._send("scalars", _take(self._fine_sums, "train"), step)
-            added_to.append(self._fine_sums)
-        for sums in added_to:
-            total, count = sums.get(keys, (0, 0))
-            if isinstance(total, torch.Tensor) and isinstance(value, torch.Tensor):
-                total = total.to(value.device)  # restored on the CPU
-            sums[keys] = value + total, count + n  # not in place: the next update may overwrite `value`
+        total, count = self._sums.get(keys, (0, 0))
+        if isinstance(total, torch.Tensor) and isinstance(value, torch.Tensor):
+            total = total.to(value.device)  # restored on the CPU
+        self._sums[keys] = value + total, count + n  # not in place: the next update may overwrite `value`
 
     def log_param(
         self, key: str, module: Any, step: int, log_frequency: int | None = None, member: int | None = None
@@ -92,14 +83,6 @@ class Logger:
         if frequency == 1 or self._crossed(key, step, frequency):
             self._send("histogram", key, to_np(torch.as_tensor(histogram).float()).reshape(-1), step)
 
-    def log_video(self, key: str, frames: Any, step: int, fps: float = 30.0) -> None:
-        """Logs frames (T, H, W, 3), uint8."""
-        self._send("video", key, np.asarray(frames, np.uint8), fps, step)
-
-    def log_image(self, key: str, image: Any, step: int) -> None:
-        """Logs an image (H, W, 3), uint8."""
-        self._send("image", key, to_np(torch.as_tensor(image)), step)
-
     def histograms_due(self, step: int) -> bool:
         return self._crossed("histograms", step, self._frequency)
 
@@ -111,9 +94,8 @@ class Logger:
         """Ends a row of group `ty` (None: of both); unless `save` is False, writes and returns its averages."""
         written: Row = {}
         for group in GROUPS if ty is None else (ty,):
-            row, fine_row = _take(self._sums, group), _take(self._fine_sums, group)
+            row = _averages({keys: self._sums.pop(keys) for keys in list(self._sums) if group_of(keys[0]) == group})
             if save and row:
-                self._send("scalars", fine_row if self._every_steps and group == "train" else row, step)
                 self._send("dump", group, row, step)
                 written |= row
         return written
@@ -130,13 +112,11 @@ class Logger:
         self._send("close")
 
     def state_dict(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"sums": self._sums, "fine_sums": self._fine_sums, "last_steps": self._last_steps}
         sinks = {name: sink.state_dict() for name, sink in self.sinks.items()}  # where each log ends
-        return {name: dict(values) for name, values in own.items()} | {"sinks": sinks}
+        return {"sums": dict(self._sums), "last_steps": dict(self._last_steps), "sinks": sinks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._sums, self._fine_sums = dict(state["sums"]), dict(state["fine_sums"])
-        self._last_steps = dict(state["last_steps"])
+        self._sums, self._last_steps = dict(state["sums"]), dict(state["last_steps"])
         for name in self.sinks.keys() & state["sinks"].keys():
             self.sinks[name].load_state_dict(state["sinks"][name])
 
@@ -152,8 +132,3 @@ def _averages(sums: Sums) -> Row:
             earlier, earlier_count = totals.get(key, (0, 0))
             totals[key] = earlier + value, earlier_count + count
     return {key: total if count == 1 else total / count for key, (total, count) in totals.items()}
-
-
-def _take(sums: Sums, group: str) -> Row:
-    """Removes the values of a group, and returns their averages."""
-    return _averages({keys: sums.pop(keys) for keys in list(sums) if group_of(keys[0]) == group})

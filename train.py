@@ -19,10 +19,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from launch import help as usage
 from launch import sweeps
 from launch.checks import AUTO, Ending, explain
 from settings.compose import CONFIG_DIR
+from settings.env_ids import format_tasks
 from utils import RunError, UserError, one_line
 
 EXIT_MISTAKE, EXIT_FAULT, EXIT_INTERRUPTED = 2, 3, 130
@@ -50,10 +50,8 @@ def main() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach this function instead of being summed up by Hydra
     arguments = sys.argv[1:]
     try:
-        if "--help" in arguments or "-h" in arguments:
-            print(usage.format_help())
-        elif "--tasks" in arguments:
-            print(usage.format_tasks())
+        if "--tasks" in arguments:
+            print(format_tasks())
         elif any(text.startswith("resume=") and text != f"resume={AUTO}" for text in arguments):
             _continue_run(arguments)
         else:

@@ -1,4 +1,4 @@
-"""Helpers that the whole project shares: errors, files, nested states, seeds, eval mode, soft updates, `Every`."""
+"""Helpers that the whole project shares: errors, files, nested states, seeds, eval mode, soft updates."""
 
 import argparse
 import fcntl
@@ -180,21 +180,3 @@ class SoftUpdate:
 def soft_update_params(net: "torch.nn.Module", target_net: "torch.nn.Module", tau: float) -> None:
     """Makes one soft update; for repeated updates, a `SoftUpdate` is faster."""
     SoftUpdate(net, target_net)(tau)
-
-
-class Every:
-    """Returns whether a multiple of `frequency` was crossed since the last call; never for a frequency of 0 or less."""
-
-    def __init__(self, frequency: int, start: int = 0):
-        self.frequency, self.last_step = frequency, start
-
-    def __call__(self, step: int) -> bool:
-        crossed = self.frequency > 0 and step // self.frequency > self.last_step // self.frequency
-        self.last_step = step
-        return crossed
-
-    def state_dict(self) -> dict[str, int]:
-        return {"last_step": self.last_step}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.last_step = state["last_step"]

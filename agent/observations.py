@@ -14,8 +14,6 @@ from settings.obs_spec import ObsSpec
 from settings.types import Factory
 from utils import UserError
 
-SHOWN = 4  # rows of a batch that are logged as images
-
 
 class Vectors:
     """Observations that are vectors, for which most methods return their arguments."""
@@ -55,10 +53,6 @@ class Vectors:
     def mean_of_views(self, target: Tensor) -> Tensor:
         """Replaces targets (num_views * B, ...) by their means over the views of each transition."""
         return target
-
-    def shown(self, obs: Tensor) -> dict[str, Tensor]:
-        """Returns histogram inputs from an update's observations (num_views * B, ...)."""
-        return {}
 
 
 class Images(Vectors):
@@ -111,11 +105,6 @@ class Images(Vectors):
             return target
         mean = target.unflatten(0, (self.num_views, -1)).mean(0)
         return mean.repeat(self.num_views, 1)
-
-    def shown(self, obs: Tensor) -> dict[str, Tensor]:
-        """Returns `images`, (SHOWN, num_views, C, H, W), uint8."""
-        obs = self.spec.unpack(obs, torch.float32)[0] if self.spec.is_mixed else obs
-        return {"images": obs.unflatten(0, (self.num_views, -1))[:, :SHOWN].transpose(0, 1)}
 
 
 def observations(

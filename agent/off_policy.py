@@ -302,7 +302,7 @@ class OffPolicyAgent(Agent):
             metrics, outputs = step(prepared, noise)
         self.give_noise(None)
         metrics["train/batch_reward"] = batch.reward.mean()  # as stored, before normalising and scaling
-        return metrics, {**outputs, **self.observations.shown(prepared.obs)}
+        return metrics, outputs
 
     def _prepare(self, batch: Batch, noise: Noise) -> Batch:
         """Returns the batch that the losses use: views of images, normalised observations, scaled rewards."""

@@ -129,11 +129,6 @@ def _explain_mistakes(name: str, kwargs: Mapping[str, Any]) -> Iterator[None]:
         raise UserError(f"env={name}: it cannot be made with env_kwargs={dict(kwargs)} ({one_line(error)})") from error
 
 
-def reward_threshold(name: str) -> float | None:
-    """Returns the mean return at which Gymnasium counts a task as solved; None if it names none."""
-    return None if name in SUITE_TASKS else find_spec(name).reward_threshold
-
-
 def needs_opengl(name: str) -> bool:
     """Returns whether rendering this environment needs OpenGL; Gymnasium's 2D tasks do not."""
     return name in SUITE_TASKS or "mujoco" in str(find_spec(name).entry_point)

@@ -1,22 +1,20 @@
 """The replay buffer of a run, and the data that it begins with, from Minari data sets and older runs: in that buffer
 or, with `preload_share`, in a buffer of its own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
-from gymnasium.vector.utils import batch_space, iterate
 from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
 from replay import device as device_buffer
 from replay import frames
-from replay.episodes import Episode, feed, split_episodes
+from replay.episodes import feed, split_episodes
 from replay.mixed import MixedBatches
 from replay.n_step import NStep, batch_adder
 from replay_buffer import ReplayBuffer
@@ -110,7 +108,7 @@ class Preloaded:
         """Reads the transitions from a checkpoint, without their original source."""
         buffer = self._make_buffer(saved.count_rows(PRELOADED))
         saved.read_rows(PRELOADED, buffer)
-        buffer.num_added = saved.count_rows(PRELOADED)
+        buffer.load_state_dict(saved.states["run"]["preloaded"])
 
     def _make_buffer(self, capacity: int) -> ReplayBuffer:
         """Makes the buffer of the preloaded transitions, and mixes it into the batches."""
@@ -122,13 +120,6 @@ class Preloaded:
         self.batches = MixedBatches(self.replay_buffer, self.buffer, cfg.preload_share)
         return self.buffer
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state of the preloaded buffer; its rows are saved apart."""
-        return self.buffer.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.buffer.load_state_dict(state)
-
 
 def parse_names(preload: str | list[str] | None) -> list[str]:
     """Returns the names in the value of `preload`; folders become absolute paths, as they are saved and compared."""
@@ -137,30 +128,11 @@ def parse_names(preload: str | list[str] | None) -> list[str]:
 
 
 def _open_data_set(name: str, cfg: Settings, own_actions: Any) -> Source:
-    """Opens a Minari data set: an id, or the folder that holds its files or `data/` with them."""
-    import minari  # an optional package
+    from replay.minari_sets import open_dataset  # needs an optional package
 
-    folder = Path(name) / "data" if (Path(name) / "data").is_dir() else Path(name)
-    try:
-        data = minari.MinariDataset(folder) if folder.is_dir() else minari.load_dataset(name)
-    except (OSError, ValueError) as error:
-        raise UserError(f"preload={name}: {error}") from None
-    about, obs_space, space = data.storage.metadata, data.observation_space, data.action_space
-    recorded = {"action_repeat": about.get("action_repeat", 1), "obs_groups": about.get("obs_groups") or None}
+    recorded, num_transitions, episodes = open_dataset(name, own_actions)
     _require_same(name, recorded, cfg)
-    is_discrete = isinstance(space, gym.spaces.Discrete)
-    low, high = (space.start, space.start + space.n - 1) if is_discrete else (space.low, space.high)
-    if not own_actions.are_within(type(space).__name__, low, high):
-        raise UserError(f"preload={name}: its actions are {space}, those of env={cfg.env} {own_actions.space}")
-
-    def read() -> Iterator[Episode]:
-        for episode in data.iterate_episodes():
-            steps = iterate(batch_space(obs_space, len(episode) + 1), episode.observations)
-            obs = np.array([gym.spaces.flatten(obs_space, step) for step in steps], np.float32)
-            rewards, terminated = episode.rewards.astype(np.float64), bool(episode.terminations[-1])
-            yield Episode(obs, own_actions.inverse(episode.actions), rewards, terminated)
-
-    return int(data.total_steps), partial(feed, read())
+    return num_transitions, partial(feed, episodes)
 
 
 def _open_run(name: str, cfg: Settings, spec: EnvSpec) -> Source:

@@ -22,7 +22,6 @@ from settings.operating_system import usable_cpus
 from settings.types import Execution
 from utils import UserError
 
-COMPILE_BACKEND = "inductor"
 SHARED = "RUNS_SHARE_THE_CORES"  # environment variable of processes of a sweep that trains several runs at a time
 
 
@@ -94,7 +93,7 @@ def set_execution(agent: Any, execution: str, device: torch.device) -> None:
             for policy in (agent.policy, agent.newest_policy):  # the same policy where weights are not averaged
                 policy.choose = policy.actions
     if "compiled" in execution:
-        agent.compiled_step = CompiledStep(agent, COMPILE_BACKEND)
+        agent.compiled_step = CompiledStep(agent)
     if execution == "recorded":
         agent.execution = Recorded()
         for policy in (agent.policy, agent.newest_policy):

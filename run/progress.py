@@ -8,7 +8,7 @@ import numpy as np
 
 SAVED = (
     *("step", "episode", "bursts", "updates_made", "updates_from", "num_taken", "evaluation_due", "last_eval_step"),
-    *("last_return", "best", "solved_step"),
+    "last_return",
 )
 
 
@@ -25,9 +25,6 @@ class Progress:
         episode_reward, episode_length: (num_envs,), return and environment steps so far of the unfinished episodes.
         num_taken: number of environments that took a step in the newest step of the training loop.
         last_eval_step, last_return: step and mean return of the newest evaluation; 0 and nan before the first.
-        best: of the best evaluation so far, the value of the key `best_by` (0 if that is the return) and the mean
-            return; None before the first.
-        solved_step: step of the first evaluation that solved the task; None if none has.
     """
 
     def __init__(self, cfg: Any, updates_from: int):
@@ -40,8 +37,6 @@ class Progress:
         self.num_taken = cfg.num_envs
         self.evaluation_due = self.checkpoint_due = False
         self.last_return = math.nan
-        self.best: tuple[float, float] | None = None
-        self.solved_step: int | None = None
 
     def begin_episodes(self, which: np.ndarray) -> None:
         """Begins new episodes in the environments that the mask `which`, (num_envs,), selects."""
@@ -91,20 +86,6 @@ class Progress:
         # The sum over all bursts is rounded down, not each burst; 1e-9 is for rounding errors just below an integer.
         self.updates_made = math.floor(self.bursts * every * self.cfg.updates_per_step + 1e-9)
         return self.updates_made - made_before
-
-    def evaluated(self, step: int, mean_return: float, solved_from: float | None = None, score: float = 0.0) -> bool:
-        """Records the result of the evaluation at a step; returns whether it is the first to reach `solved_from`."""
-        self.last_return = mean_return
-        if self.is_best(mean_return, score):
-            self.best = score, mean_return
-        if self.solved_step is not None or solved_from is None or mean_return < solved_from:
-            return False
-        self.solved_step = step
-        return True
-
-    def is_best(self, mean_return: float, score: float = 0.0) -> bool:
-        """Returns whether an evaluation is better than every one so far: by its score, then by its mean return."""
-        return self.best is None or (score, mean_return) > self.best
 
     def exclude_time(self, seconds: float) -> None:
         """Excludes time that was not spent on training from the durations of the unfinished episodes."""

@@ -19,7 +19,6 @@ from omegaconf import OmegaConf
 from agent import require_support
 from agent.off_policy import OffPolicyAgent, takes_tensors
 from agent.policy import plain_policy
-from envs.make import reward_threshold
 from envs.opengl import NO_VIDEOS
 from envs.simulator import Simulator
 from replay_buffer import ReplayBuffer
@@ -36,7 +35,7 @@ from run.progress import Progress
 from run.stopping import Requeued, Stopping
 from settings.keys import dotted, name_of_group
 from settings.operating_system import keep_freed_memory
-from settings.schema import ONLY_IN, Settings
+from settings.schema import Settings
 from utils import (
     RunError,
     UserError,
@@ -132,8 +131,6 @@ class Workspace:
         first_batch = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
         self.progress = Progress(cfg, max(cfg.min_buffer_size, first_batch))
         self.best = BestPolicy(work_dir)
-        # Wrappers may change the rewards, so that the registered task's threshold no longer applies.
-        is_as_registered = all(node.get(ONLY_IN) == "training" for node in cfg.env_wrappers)
         self.evaluations = Evaluations(
             self.agent,
             (lambda: own_evaluator) if own_evaluator else make,
@@ -141,9 +138,7 @@ class Workspace:
             self.progress,
             self.stopping,
             self._make_background_evaluator(films, device) if own_evaluator is None else None,
-            reward_threshold(cfg.env) if is_as_registered else None,
             best=self.best if cfg.checkpoint_frequency else None,
-            best_by=cfg.best_by,
             prune=prune,
         )
         self._closing.callback(self.evaluations.close)
@@ -158,7 +153,6 @@ class Workspace:
             **({} if self.seed_policy is self.agent else {"seed_policy": self.seed_policy}),
             **({"evaluator": own_evaluator} if hasattr(own_evaluator, "state_dict") else {}),
             "evaluations": self.evaluations,
-            **({"preloaded": self.data} if cfg.preload_share else {}),
             "random": GlobalGenerators(device),  # after the others, whose restoring may draw random numbers
             "best": self.best,
             "logger": self.logger,  # the last, as it cuts the logs back
@@ -248,9 +242,8 @@ class Workspace:
                 if self.cfg.save_figure and self.stopping.signal_number in (None, signal.SIGINT):
                     self._draw_curves()
                 if is_complete:
-                    result = {"last_return": progress.last_return, "solved_step": progress.solved_step}
-                    result_text = json.dumps({"step": self.step, **result, "pruned": is_pruned})
-                    write_atomic(self.work_dir / FINISHED, result_text)
+                    result = {"step": self.step, "last_return": progress.last_return, "pruned": is_pruned}
+                    write_atomic(self.work_dir / FINISHED, json.dumps(result))
                 if self.stopping.signal_number:  # also after the last step, as it ends a sweep, too
                     message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
                     if self._saves:
@@ -296,6 +289,8 @@ class Workspace:
         if diverged := non_finite(states["agent"], "agent"):
             raise RunError(f"{diverged} is not finite")
         states["run"] = {name: part.state_dict() for name, part in self.stateful.items()}
+        if self.data.buffer is not None:
+            states["run"]["preloaded"] = self.data.buffer.state_dict()
         is_ours = isinstance(buffer, ReplayBuffer)
         if is_ours:
             states["run"]["replay_buffer"] = buffer.state_dict()
@@ -318,7 +313,7 @@ class Workspace:
 
 
 def read_finished(folder: Path) -> dict[str, Any] | None:
-    """Returns `step`, `last_return`, `solved_step` and `pruned` of a run that is complete, otherwise None."""
+    """Returns `step`, `last_return` and `pruned` of a run that is complete, otherwise None."""
     path = folder / FINISHED
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 

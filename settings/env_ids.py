@@ -1,6 +1,7 @@
 """The names of tasks: the suite's, and Gymnasium's ids. It imports neither dm_control nor torch, which are slow."""
 
 import difflib
+import textwrap
 
 import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
@@ -48,6 +49,16 @@ def list_gymnasium_ids() -> list[str]:
     """Returns the ids that are registered with Gymnasium, only the newest version of each."""
     ours = [spec for spec in gym.registry.values() if not spec.namespace]  # phys2d/CartPole-v1 is another environment
     return sorted({spec.name: spec.id for spec in sorted(ours, key=lambda spec: spec.version or 0)}.values())
+
+
+def format_tasks() -> str:
+    """Returns what `--tasks` prints: the suite's tasks, and the ids that Gymnasium lists."""
+    suite, ids = (textwrap.fill(", ".join(names), 120) for names in (SUITE_TASKS, list_gymnasium_ids()))
+    return (
+        f"env=<task> of the DeepMind Control Suite:\n{suite}\n\n"
+        f"env=<id> of Gymnasium; those with discrete actions need agent=sac_discrete:\n{ids}\n\n"
+        "env=<package>:<id> of a package that registers its own"
+    )
 
 
 def require_known(name: str) -> None:

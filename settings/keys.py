@@ -17,7 +17,7 @@ CHANGES_NO_TRAINING_STEP = (
     *("device", "num_threads", "execution", "replay_storage", "async_envs", "physics", "env_timeout_s"),
     "num_train_steps",
     *("eval_frequency", "eval_in_background", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
-    *("info_keys*", "best_by"),
+    "info_keys*",
     *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints", "grace_s"),
 )
 # Keys that equal another key unless they are set.

@@ -6,10 +6,7 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
-from multiprocessing import resource_tracker
 from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -34,17 +31,6 @@ def _exit_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
-
-
-@contextmanager
-def interrupt_blocked() -> Iterator[None]:
-    """Blocks Ctrl-C for this thread and for the processes that it starts, even while these still import modules."""
-    resource_tracker.ensure_running()  # it would reset the mask if it were started within the block
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def keep_freed_memory() -> None:

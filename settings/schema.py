@@ -33,7 +33,6 @@ from settings.types import (
 from utils import UserError, one_line
 
 ROOT = Path(__file__).resolve().parents[1]
-BY_RETURN = "return"  # value of `best_by`
 ONLY_IN = "only_in"  # key of a wrapper's node: the environments that it is limited to
 Place = Literal["training", "evaluation"]
 # Keys of an agent's YAML that set the defaults of the run's keys of the same names.
@@ -86,7 +85,6 @@ class Settings:
     updates_per_step: Annotated[float, Gt(0), Le(1000)]
     eval_frequency: PositiveInt
     num_eval_episodes: Annotated[int, Gt(0), Le(100_000)]
-    best_by: str
     eval_sample: bool
     eval_in_background: bool | Literal["auto"]
     checkpoint_frequency: NonNegativeInt
@@ -100,7 +98,6 @@ class Settings:
     num_threads: Annotated[int, Gt(0), Le(1024)] | None
     info_keys: dict[str, Literal["last", "sum"]]
     log_frequency: NonNegativeInt
-    log_every_steps: NonNegativeInt
     log_save_tb: bool
     log_save_wandb: bool
     save_video: bool

@@ -4,12 +4,10 @@ A log key, such as `train/duration`, `train_critic/loss` or `eval/episode_reward
 `_`, and a name. CSV columns and the console use the name with `/` replaced by `_`; TensorBoard shows the whole key.
 """
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 GROUPS = ("train", "eval")
 Row = dict[str, float]  # key -> averaged value; counters stay ints
@@ -37,20 +35,11 @@ class Sink:
     def settings(self, values: dict[str, Any]) -> None:
         """Receives the run's configuration by dotted key, once, before anything else."""
 
-    def scalars(self, row: Row, step: int) -> None:
-        """Receives points of curves: averaged values by key."""
-
     def dump(self, group: str, row: Row, step: int) -> None:
         """Receives one row of a group at the end of an episode or an evaluation: averaged values by key."""
 
     def histogram(self, key: str, values: np.ndarray, step: int) -> None:
         """Receives the values of a histogram, (N,)."""
-
-    def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
-        """Receives frames (T, H, W, 3), uint8."""
-
-    def image(self, key: str, image: np.ndarray, step: int) -> None:
-        """Receives an image (H, W, 3), uint8."""
 
     def close(self) -> None:
         """Closes the log at the end of the run."""
@@ -61,13 +50,3 @@ class Sink:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues the log from the state, and removes everything written later."""
-
-
-def make_gif(frames: np.ndarray, fps: float) -> bytes:
-    """Returns an endless animation of frames (T, H, W, 3), uint8, with one palette: one per frame would flicker."""
-    sample = np.concatenate(frames[:: max(1, len(frames) // 8)])  # enough for the palette
-    palette = Image.fromarray(sample).quantize(256, dither=Image.Dither.NONE)
-    first, *others = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    file = io.BytesIO()
-    first.save(file, "GIF", save_all=True, append_images=others, duration=1000 / fps, loop=0, optimize=False)
-    return file.getvalue()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sinks.sink import Row, Sink, make_gif
+from sinks.sink import Row, Sink
 from utils import sync
 
 # TensorBoard sorts groups of curves and columns of HParams by name, capitals first.
@@ -43,28 +43,16 @@ class TensorBoardSink(Sink):
         self._writer._get_file_writer().add_summary(hparams_pb(shown))
         self._writer.flush()
 
-    def scalars(self, row: Row, step: int) -> None:
+    def dump(self, group: str, row: Row, step: int) -> None:
         for key, value in row.items():
             for tag in (key, RETURNS[key]) if key in RETURNS else (key,):
                 self._writer.add_scalar(tag, value, step)
-
-    def dump(self, group: str, row: Row, step: int) -> None:
         self._writer.flush()
 
     def histogram(self, key: str, values: np.ndarray, step: int) -> None:
         finite = values[np.isfinite(values)]
         if finite.size:  # TensorBoard raises for an empty histogram, and shows only finite values
             self._writer.add_histogram(key, finite, step)
-
-    def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        height, width = frames.shape[1:3]
-        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=make_gif(frames, fps))
-        self._writer._get_file_writer().add_summary(Summary(value=[Summary.Value(tag=key, image=image)]), step)
-
-    def image(self, key: str, image: np.ndarray, step: int) -> None:
-        self._writer.add_image(key, image, step, dataformats="HWC")
 
     def close(self) -> None:
         self._writer.close()

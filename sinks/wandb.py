@@ -2,18 +2,17 @@
 
 import importlib
 import sys
-import tempfile
 import uuid
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from sinks.sink import Row, Sink, make_gif
+from sinks.sink import Row, Sink
 
 
 class WandbSink(Sink):
-    """Logs a run's settings, curves over environment steps, histograms and videos to a run of Weights & Biases.
+    """Logs a run's settings, curves over environment steps and histograms to a run of Weights & Biases.
 
     `wandb_id.txt` has the id of that run, so a resumed run continues it. Rows that a killed run had sent after its
     checkpoint are sent again.
@@ -55,22 +54,13 @@ class WandbSink(Sink):
     def settings(self, values: dict[str, Any]) -> None:
         self._run.config.update(values, **({"allow_val_change": True} if self._is_wandb else {}))
 
-    def scalars(self, row: Row, step: int) -> None:
+    def dump(self, group: str, row: Row, step: int) -> None:
         self._log(row, step)
 
     def histogram(self, key: str, values: np.ndarray, step: int) -> None:
         finite = values[np.isfinite(values)]
         if finite.size:
             self._log({key: self._package.Histogram(np_histogram=np.histogram(finite, bins=64))}, step)
-
-    def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
-        with tempfile.NamedTemporaryFile(suffix=".gif") as file:
-            file.write(make_gif(frames, fps))
-            file.flush()
-            self._log({key: self._package.Video(file.name, format="gif")}, step)
-
-    def image(self, key: str, image: np.ndarray, step: int) -> None:
-        self._log({key: self._package.Image(image)}, step)
 
     def close(self) -> None:
         self._run.finish(**({"exit_code": int(sys.exc_info()[0] is not None)} if self._is_wandb else {}))

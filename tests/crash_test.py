@@ -53,7 +53,7 @@ SMALL = [
 PENDULUM = "env=Pendulum-v1"  # episodes of 200 steps
 OLD = "sac"  # the scenario whose undisturbed run others preload
 SCENARIOS: dict[str, list[str]] = {  # name: overrides
-    OLD: [PENDULUM, "log_frequency=200", "log_every_steps=50"],
+    OLD: [PENDULUM, "log_frequency=200"],
     "four_envs": [PENDULUM, "num_envs=4", "n_step=3", "agent/reward_normaliser=returns", "checkpoint_frequency=30"],
     "four_processes": [PENDULUM, "num_envs=4", "async_envs=true", "checkpoint_frequency=30"],
     "prioritised": [PENDULUM, "replay_buffer=prioritized", "replay_buffer_capacity=170", "num_envs=2"],

@@ -29,7 +29,7 @@ AGENTS = {
     "simba": ("agent=simba",),
     "mixture": ("agent=sac_2018", "agent.value.hidden_dim=16", "agent.actor.num_components=3"),
 }
-ALWAYS = ("sac, scaled", "mixture")
+ALWAYS = ("sac, scaled",)
 QUIET = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -92,12 +92,12 @@ def test_the_description_beside_it(pendulum: Path) -> None:
     assert about.pop("sha256") == hashlib.sha256(path.read_bytes()).hexdigest()
     last = rows(pendulum / "eval.csv")[-1]
     assert about == {
-        "format": "policy-export-1",
+        "format": "policy-export-2",
         "kind": "onnx",
         "task": "Pendulum-v1",
         "agent": "sac",
         "step": 80,
-        "input": {"name": "obs", "shape": ["batch", 3], "dtype": "float32"},
+        "inputs": [{"name": "obs", "shape": ["batch", 3], "dtype": "float32", "keys": [""], "frame_stack": 1}],
         "output": {"name": "action", "shape": ["batch", 1], "dtype": "float32"},
         "action_low": [-2.0],
         "action_high": [2.0],
@@ -164,15 +164,15 @@ def test_the_example_plays_it_without_torch(pendulum: Path) -> None:
     script = str(ROOT / "examples/deploy.py")
     code = f"import runpy, sys; sys.modules['torch'] = None; sys.argv = [{script!r}, *sys.argv[1:]]; "
     code += f"runpy.run_path({script!r}, run_name='__main__')"
-    arguments = [str(pendulum / "export/policy.onnx"), "--fast", "--episodes", "2", "--seed", "7"]
+    arguments = [str(pendulum / "export/policy.onnx"), "--fast", "--episodes", "2"]
     command = [sys.executable, "-P", "-c", code, *arguments]
     ended = subprocess.run(command, cwd=pendulum, env=HOMELESS, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    first, second, mean, trained, calls = ended.stdout.splitlines()
-    assert trained.startswith("at its export, after 80 steps of training: mean -") and mean.startswith("mean -")
+    first, second, mean, calls = ended.stdout.splitlines()
+    assert mean.startswith("mean -")
     assert calls.startswith("a call: median ") and calls.endswith(" ms of 200")  # two steps each, in 2 x 200
     returns = [float(line.split()[-1]) for line in (first, second)]
-    assert returns == pytest.approx([played(pendulum, seed) for seed in (7, 8)], abs=0.5)  # with the run's env_kwargs
+    assert returns == pytest.approx([played(pendulum, seed) for seed in (0, 1)], abs=0.5)  # with the run's env_kwargs
 
 
 def played(folder: Path, seed: int) -> float:

@@ -28,10 +28,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plot": {"study", "utils"},
     "export": {"agent", "envs", "run", "settings.operating_system", "study", "utils", "video"},
     "run": {"agent", "envs", "logger", "physics", "plot", "replay"} | {"replay_buffer", "settings", "utils", "video"},
-    "evaluate": {"envs", "run", "settings", "utils"},
+    "evaluate": {"envs", "replay", "run", "settings", "utils"},
     "launch": {"envs", "run", "settings", "sinks", "utils"},
     "hydra_plugins": {"launch"},
-    "train": {"launch", "run", "settings.compose", "utils"},
+    "train": {"launch", "run", "settings.compose", "settings.env_ids", "utils"},
 }
 ABOVE = {"benchmarks", "examples", "tests"}  # may import anything; nothing below may import them
 AGENTS_IMPORT = {"annotated_types", "numpy", "torch", *sys.stdlib_module_names}  # besides what the table says

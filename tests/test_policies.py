@@ -93,7 +93,7 @@ def test_the_policy_of_images_is_exported_too(tmp_path: Path) -> None:
     packed = export.export(tmp_path / "run", "policy", trusted=("probes",))
     export.export(tmp_path / "run", trusted=("probes",))
     about = json.loads((tmp_path / "run/export/policy.onnx.json").read_text())
-    assert about["input"]["dtype"] == "uint8" and len(about["input"]["shape"]) == 4
+    assert about["inputs"][0]["dtype"] == "uint8" and len(about["inputs"][0]["shape"]) == 4
     returns = [evaluate.evaluate(path, 2, trusted=("probes",)) for path in (packed, tmp_path / "run")]
     np.testing.assert_array_equal(*returns)
     with pytest.raises(UserError, match="trust=probes"):

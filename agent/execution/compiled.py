@@ -11,6 +11,8 @@ from agent.execution import Result, variant
 from agent.toolkit.adam import Adam
 from agent.toolkit.hooks import Noise
 
+BACKEND = "inductor"
+
 
 class _NotedNoise(Noise):
     """Notes what is asked for, and returns numbers of no meaning."""
@@ -49,11 +51,11 @@ class CompiledStep:
     steps that count are compiled, also in a resumed run.
     """
 
-    def __init__(self, agent: Any, backend: str):
+    def __init__(self, agent: Any):
         torch._dynamo.config.trace_autograd_ops = True
         _leave_out_adam()
         self._agent = agent
-        self._compiled = torch.compile(agent.update_step, backend=backend, dynamic=False)
+        self._compiled = torch.compile(agent.update_step, backend=BACKEND, dynamic=False)
         self._requests: dict[Any, list[tuple[str, tuple[int, ...]]]] = {}
 
     def __call__(self, batch: Any, noise: Noise) -> Result:

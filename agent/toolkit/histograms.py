@@ -1,4 +1,4 @@
-"""Histograms of an update: Q values, policy outputs, weights and gradients; and a strip of images."""
+"""Histograms of an update: Q values, policy outputs, weights and gradients."""
 
 from typing import Any, TypedDict
 
@@ -14,7 +14,6 @@ class HistogramInputs(TypedDict, total=False):
     mu: Tensor  # mean of the policy before squashing, (B, ..., |A|)
     log_std: Tensor
     log_probs: Tensor  # of discrete actions, (B, |A|)
-    images: Tensor  # (rows, views, C, H, W), uint8, after augmentation
     priorities: Tensor  # (B,), float32
     index: Tensor  # (B,), int64: the places of their rows in the replay buffer
 
@@ -40,17 +39,3 @@ def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logg
             for member in [None] if layer.num_members is None else range(layer.num_members):
                 prefix = "" if member is None else f"q{member + 1}_"
                 logger.log_param(f"train_{name}/{prefix}fc{short}", layer, step, log_frequency=1, member=member)
-    if "images" in inputs:
-        logger.log_image("train/images", strip(inputs["images"]), step)
-
-
-def strip(images: Tensor) -> Tensor:
-    """Arranges images (rows, views, C, H, W) in one picture (height, width, 3): in each row, the frames of all views.
-
-    A frame has three channels, or one if C is no multiple of three.
-    """
-    channels = 3 if images.shape[2] % 3 == 0 else 1
-    frames = images.unflatten(2, (-1, channels))  # (rows, views, frames, channels, H, W)
-    picture = frames.permute(0, 4, 1, 2, 5, 3)  # (rows, H, views, frames, W, channels)
-    rows, height, views, stacked, width, _ = picture.shape
-    return picture.reshape(rows * height, views * stacked * width, channels).expand(-1, -1, 3)

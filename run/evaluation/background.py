@@ -20,7 +20,7 @@ from agent.policy import Policy
 from run.environments import make_env_factory
 from run.evaluation.evaluator import Evaluation
 from run.execution import set_precision
-from settings.operating_system import begin_helper, interrupt_blocked
+from settings.operating_system import begin_helper
 from settings.schema import Settings
 from utils import set_seed_everywhere
 
@@ -54,8 +54,7 @@ class BackgroundEvaluator:
     def begin(self, step: int, weights: dict[str, Any]) -> None:
         """Starts the evaluation of a policy with these weights at this step; `wait` returns the result."""
         try:
-            with interrupt_blocked():  # for the process, which this may start
-                self._result = self._executor.submit(_evaluate, self._parts, step, pickle.dumps(weights))
+            self._result = self._executor.submit(_evaluate, self._parts, step, pickle.dumps(weights))
         except BrokenProcessPool as error:  # it died after the previous evaluation
             self._result = Future()
             self._result.set_exception(error)

@@ -19,7 +19,6 @@ from run.evaluation.background import BackgroundEvaluator
 from run.evaluation.evaluator import Evaluation
 from run.progress import Progress
 from run.stopping import Stopping
-from settings.schema import BY_RETURN
 from utils import UserError, one_line, replacing
 
 BEST = "checkpoints/best"  # in a run's folder; holds policy.pt
@@ -36,6 +35,10 @@ class BestPolicy:
     def __init__(self, run_folder: Path):
         self._path = run_folder / BEST / "policy.pt"
         self.saved: dict[str, Any] | None = None
+
+    @property
+    def mean_return(self) -> float:
+        return self.saved["return"] if self.saved else -math.inf
 
     def keep(self, policy: Policy, step: int, mean_return: float) -> None:
         """Replaces the best policy, unless the agent's `build` made none of it. A full disk is one printed line."""
@@ -88,9 +91,7 @@ class Evaluations:
 
     Attributes:
         make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
-        solved_from: the mean return from which the task counts as solved; None if the task defines none.
         best: keeps the best policy so far; None keeps none.
-        best_by: what ranks the evaluations: `return`, or a key of `info_keys`.
         prune: decides from the step of a new result whether the run ends with a PrunedError. With it, training always
             waits for evaluations; otherwise timing would decide at which step a run is pruned.
     """
@@ -101,9 +102,7 @@ class Evaluations:
     progress: Progress
     stopping: Stopping
     background: BackgroundEvaluator | None = None
-    solved_from: float | None = None
     best: BestPolicy | None = None
-    best_by: str = BY_RETURN
     prune: Callable[[int], bool] | None = None
     _pending: Pending | None = field(default=None, init=False)
 
@@ -172,13 +171,11 @@ class Evaluations:
         """Logs and counts a result, keeps the policy if it is the best, and may prune the run."""
         step, mean_return = pending.step, float(np.mean(evaluation.returns))
         infos = {key: float(np.mean(values)) for key, values in getattr(evaluation, "infos", {}).items()}
-        score = 0.0 if self.best_by == BY_RETURN else infos.get(self.best_by, -math.inf)
         policy = getattr(self.agent, "policy", None)
-        if self.best and policy is not None and self.progress.is_best(mean_return, score):
+        if self.best and policy is not None and mean_return > self.best.mean_return:
             evaluated = policy if pending.weights is None else policy.with_weights(pending.weights)
             self.best.keep(evaluated, step, mean_return)
-        if self.progress.evaluated(step, mean_return, self.solved_from, score):
-            tqdm.write(f"Solved at step {step}: {mean_return:.1f} reaches the task's {self.solved_from:g}")
+        self.progress.last_return = mean_return
         row: dict[str, float] = {"eval/episode": pending.episode}
         for name, values in (("reward", evaluation.returns), ("length", evaluation.lengths)):
             row |= {f"eval/episode_{name}": float(np.mean(values)), f"eval/episode_{name}_std": float(np.std(values))}

@@ -83,6 +83,7 @@ def test_what_is_evaluated_is_what_is_saved(tmp_path: Path) -> None:
     np.testing.assert_array_equal(agent.policy.with_weights(agent.policy.weights()).act(OBS), expected)
 
 
+@pytest.mark.thorough
 def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: Path) -> None:
     run = (
         *("env=probes:ProbeDrawn-v0", "num_train_steps=160", "num_seed_steps=40", "num_threads=1", AVERAGED),

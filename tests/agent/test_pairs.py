@@ -19,8 +19,6 @@ import torch
 from parts import AGENTS, PARTS, overrides, table
 from runs import SILENT, assert_same, go_on, rows
 
-from run import execution
-
 Row = dict[str, Any]
 Pair = frozenset[tuple[str, Any]]  # two times (factor, value)
 SAYS = table()
@@ -129,7 +127,7 @@ def begun_as(ours: Path, eager: Path) -> None:
 )
 def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without inductor, whose compiler takes half a minute: the risk lies in what is traced, gradients included.
-    monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
+    monkeypatch.setattr("agent.execution.compiled.BACKEND", "aot_eager")
     compiles = row["execution"] == "compiled"
     if compiles:
         from torch._dynamo.utils import counters  # a second of imports

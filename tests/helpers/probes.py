@@ -203,7 +203,6 @@ for probe in (TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Privileged, Imag
 register("OneStep", Probe)
 register("TimeLimit", Endless, 5)
 register("NoLimit", Endless, None)
-gym.register("ProbeSolved-v0", Endless, max_episode_steps=5, reward_threshold=5.0)
 register("Faulty", Faulty, 5)
 register("FaultyReset", FaultyReset, 5)
 register("NeedsSize", lambda size: None)

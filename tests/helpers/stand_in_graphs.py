@@ -164,9 +164,6 @@ class Histograms(Silent):
     def log_param(self, key: str, module: Any, step: int, log_frequency: int | None, member: int | None = None) -> None:
         self.values[key] = module.weight.grad.detach().clone()
 
-    def log_image(self, key: str, image: Any, step: int) -> None:
-        self.values[key] = image.clone()
-
     def histograms_due(self, step: int) -> bool:
         return True
 

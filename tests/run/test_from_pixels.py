@@ -34,12 +34,10 @@ def test_killed_it_ends_in_the_same_bytes(tmp_path: Path, also: tuple[str, ...])
     assert written == {".frames", ".rows"}
 
 
-def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
+def test_histograms_of_convolutions(tmp_path: Path) -> None:
     probes.train(tmp_path, *RUN, *OF_IMAGES, "log_save_tb=true", "log_frequency=50")
-    events = EventAccumulator(str(tmp_path / "tb"), size_guidance={"images": 0, "histograms": 0})
+    events = EventAccumulator(str(tmp_path / "tb"), size_guidance={"histograms": 0})
     events.Reload()
-    shown = events.Images("train/images")
-    assert len(shown) >= 2 and (shown[0].width, shown[0].height) == (2 * 2 * 10, 4 * 8)  # 2 views of 2 frames; 4 rows
     histograms = set(events.Tags()["histograms"])
     assert {"train_critic/conv0_w", "train_critic/conv1_w_g", "train_critic/q1_fc0_w"} <= histograms
 

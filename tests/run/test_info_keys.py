@@ -1,4 +1,4 @@
-"""Numbers from an environment's `info`: in logs, curves, evaluations and the choice of the best policy."""
+"""Numbers from an environment's `info`: in logs, curves and evaluations."""
 
 from pathlib import Path
 
@@ -10,8 +10,6 @@ from runs import assert_same, go_on, rows, run_until
 
 from envs.episodes import EPISODE_INFO
 from envs.make import adapt
-from run.evaluation.evaluations import load_best
-from run.progress import Progress
 
 KEYS = ("info_keys.moved=sum", "info_keys.taken=last")
 RUN = (
@@ -69,6 +67,7 @@ def test_a_run_killed_within_an_episode_goes_on_to_the_same_bytes(tmp_path: Path
     assert columns(tmp_path / "killed/train.csv") == columns(straight / "train.csv")
 
 
+@pytest.mark.thorough
 def test_several_environments_give_the_same_in_processes_and_in_the_background(tmp_path: Path) -> None:
     several = (*RUN, "num_envs=3", "num_train_steps=120")
     probes.train(tmp_path / "here", *several)
@@ -76,21 +75,3 @@ def test_several_environments_give_the_same_in_processes_and_in_the_background(t
     for name in ("train.csv", "eval.csv"):
         here, apart = (columns(tmp_path / folder / name) for folder in ("here", "apart"))
         assert here == apart and len([row for row in here if all(row)]) >= 3
-
-
-def test_the_best_policy_is_that_with_the_most_success(tmp_path: Path) -> None:
-    trained = probes.train(tmp_path, *RUN[1:], "env=goals:Rewarded-v0", "best_by=is_success")
-    evaluated = rows(tmp_path / "eval.csv")
-    assert len({row["episode_reward"] for row in evaluated}) == 1
-    most = max(evaluated, key=lambda row: float(row["info_is_success"]))  # the first of equal ones
-    _, step, _ = load_best(tmp_path)
-    assert step == int(most["step"]) and trained.progress.best[0] == float(most["info_is_success"])
-
-
-def test_equal_scores_are_told_apart_by_the_return() -> None:
-    progress = Progress.__new__(Progress)
-    progress.best = None
-    assert progress.is_best(-5.0, -np.inf)
-    progress.best = 0.5, 3.0
-    assert progress.is_best(-9.0, 0.6) and progress.is_best(4.0, 0.5)
-    assert not progress.is_best(3.0, 0.5) and not progress.is_best(9.0, 0.4) and not progress.is_best(9.0, -np.inf)

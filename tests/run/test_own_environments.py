@@ -64,6 +64,7 @@ def test_it_trains_and_is_filmed_with_and_without_opengl(
     assert (tmp_path / "run/video/70.mp4").exists()
 
 
+@pytest.mark.thorough
 def test_its_arguments_reach_processes_and_evaluations_beside_the_training(
     tmp_path: Path, command: Callable[..., int]
 ) -> None:
@@ -136,13 +137,3 @@ def test_an_argument_that_it_does_not_have_is_one_line(
     assert command(*SMALL, ENV, "env_kwargs.fricton=0.5", "hydra.run.dir=run", *SILENT) == 2
     line = capsys.readouterr().err
     assert "env_kwargs={'fricton': 0.5}" in line and "unexpected keyword" in line and line.count("\n") == 1
-
-
-@pytest.mark.parametrize(("place", "expected"), [("training", 5.0), ("evaluation", None)])
-def test_no_run_is_called_solved_by_returns_that_a_wrapper_changed(
-    tmp_path: Path, place: str, expected: float | None
-) -> None:
-    wrapper = f"env_wrappers=[{{_target_: gymnasium.wrappers.ClipReward, max_reward: 9, only_in: {place}}}]"
-    run = probes.workspace(tmp_path, "env=ProbeSolved-v0", wrapper)
-    assert run.evaluations.solved_from == expected
-    run.close()

@@ -23,7 +23,7 @@ def test_it_has_the_bytes_of_the_suite(tmp_path: Path) -> None:
     assert_same(tmp_path / "batched", tmp_path / "suite")
 
 
-@pytest.mark.parametrize("overrides", [["physics=suite"], []])
+@pytest.mark.parametrize("overrides", [pytest.param(["physics=suite"], marks=pytest.mark.thorough), []])
 def test_a_run_that_was_killed_goes_on_in_mid_episode_in_either_engine(tmp_path: Path, overrides: list[str]) -> None:
     _, resumed = assert_goes_on(tmp_path, 110, *SHORT, "num_envs=2", "save_video=false", then=tuple(overrides))
     assert hasattr(resumed.envs, "_worlds") == (not overrides)

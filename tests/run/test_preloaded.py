@@ -157,7 +157,7 @@ DRAWN = ("env=probes:ProbeDrawn-v0", f"preload={ID}")  # depends on the seed and
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("n_step=3", "agent/observation_normaliser=running", "num_envs=2"),
+        pytest.param(("n_step=3", "agent/observation_normaliser=running", "num_envs=2"), marks=pytest.mark.thorough),
         ("preload_share=0.5", "offline_updates=70", "execution=auto", "sample_with_replacement=false"),
     ],
 )
@@ -224,7 +224,7 @@ WIDE = {"action": gym.spaces.Box(-3, 3, (1,), np.float32)}
     ("made", "overrides", "message"),
     [
         ({}, ("preload=no/such-v0",), r"preload=no/such-v0: .*not found locally"),
-        (WIDE, (), r"its actions are Box\(-3.0, 3.0, \(1,\), float32\), those of env=\S* Box\(-1.0, 1.0"),
+        (WIDE, (), r"its actions are Box\(-3.0, 3.0, \(1,\), float32\), those of the run's environment Box\(-1.0, 1.0"),
         ({"action_repeat": 2}, (), "it has action_repeat=2, and this run action_repeat=1"),
         ({"obs_groups": "{'actor': ['b']}"}, (), "it has obs_groups={'actor': .*, and this run obs_groups=None"),
         ({}, ("replay_buffer_capacity=17",), "replay_buffer_capacity=17: must be at least 18, which are preloaded"),

@@ -29,6 +29,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_the_rows_are_the_same_beside_the_training(tmp_path: Path, straight: Path) -> None:
     run = probes.train(tmp_path / "run", *BACKGROUND)
     assert run.evaluations.background is not None

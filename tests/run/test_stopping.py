@@ -170,6 +170,7 @@ def test_under_submitit_its_own_handler_queues_the_job_again(tmp_path: Path, mon
     assert queued == [True]
 
 
+@pytest.mark.thorough
 def test_a_sweep_runs_what_is_missing_and_goes_on_with_what_was_cut_off(
     tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

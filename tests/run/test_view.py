@@ -74,6 +74,7 @@ def test_without_a_display_it_is_one_line(
     )
 
 
+@pytest.mark.thorough
 def test_a_real_window_opens_and_closes(tmp_path: Path) -> None:
     if not shutil.which("Xvfb"):
         assert not os.environ.get("CI"), "no Xvfb in CI: .ci/run has to install it"

@@ -10,6 +10,7 @@ import pytest
 from settings import operating_system
 
 
+@pytest.mark.thorough
 def test_a_run_trains_and_evaluates_on_what_macos_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)

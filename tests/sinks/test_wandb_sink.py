@@ -61,12 +61,10 @@ def log_all_kinds(log: Logger) -> None:
         log.dump(step)
     log.log_histogram("train_actor/mu_hist", np.array([0.0, 1.0, 1.0, np.nan]), 2000)
     log.log_histogram("train_actor/std_hist", np.array([np.inf]), 2000)  # nothing finite to show
-    log.log_video("eval/video", np.zeros((3, 8, 8, 3), np.uint8), 2000)
-    log.log_image("train/images", np.zeros((8, 16, 3), np.uint8), 2000)
     log.close()
 
 
-def test_a_run_is_there_with_its_settings_curves_histograms_and_videos_and_goes_on(tmp_path: Path) -> None:
+def test_a_run_is_there_with_its_settings_curves_and_histograms_and_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "a_run"
     described = partial(WandbSink, project="tests", mode="offline", group="a study", tags=["fast"], notes="Two cores.")
     log_all_kinds(Logger(folder, {"wandb": described}, log_frequency=1))
@@ -85,14 +83,10 @@ def test_a_run_is_there_with_its_settings_curves_histograms_and_videos_and_goes_
     configs = [record.config.update for record in found if record.WhichOneof("record_type") == "config"]
     values = {item.key: json.loads(item.value_json) for update in configs for item in update}
     assert values["env"] == "cheetah_run" and values["agent.betas"] == [0.9, 0.999] and values["agent.bound"] is None
-    first, second, histogram, video, strip = history(found)
+    first, second, histogram = history(found)
     assert first == {"eval/episode_reward": 100, "step": 1000}
     assert second == {"eval/episode_reward": 200, "step": 2000}
     assert sum(histogram["train_actor/mu_hist.values"]) == 3 and histogram["step"] == 2000
-    assert video["eval/video._type"] == "video-file" and video["eval/video.path"].endswith(".gif")
-    (gif,) = folder.glob(f"wandb/offline-run-*/files/{video['eval/video.path']}")
-    assert gif.read_bytes()[:4] == b"GIF8"
-    assert strip["train/images._type"] == "image-file" and strip["train/images.width"] == 16
     assert {record.metric.step_metric for record in found if record.metric.glob_name == "*"} == {"step"}
 
 
@@ -101,17 +95,12 @@ def test_trackio_gets_the_same_by_the_calls_that_it_has(tmp_path: Path, monkeypa
     rows: list[tuple[dict[str, Any], int]] = []
     config: dict[str, Any] = {}
 
-    class Media(SimpleNamespace):
-        def __init__(self, value: Any = None, **options: Any):
-            size = Path(value).read_bytes()[:4] if isinstance(value, str) else np.shape(value)
-            super().__init__(value=size, **options)
-
     def init(project: str, name: str, group: str | None = None, resume: str = "never") -> Any:
         begun.append({"project": project, "name": name, "group": group, "resume": resume})
         log = lambda metrics, step: rows.append((metrics, step))  # noqa: E731
         return SimpleNamespace(log=log, config=config, finish=lambda: begun.append({}))
 
-    module = SimpleNamespace(init=init, Video=Media, Image=Media, Histogram=Media)
+    module = SimpleNamespace(init=init, Histogram=SimpleNamespace)
     monkeypatch.setitem(sys.modules, "trackio", module)
     make = partial(WandbSink, project="tests", group="g", tags=["unused"], package="trackio")
     log_all_kinds(Logger(tmp_path / "a_run", {"wandb": make}, log_frequency=1))
@@ -119,10 +108,9 @@ def test_trackio_gets_the_same_by_the_calls_that_it_has(tmp_path: Path, monkeypa
     run = {"project": "tests", "name": "a_run", "group": "g"}
     assert begun == [{**run, "resume": "never"}, {}, {**run, "resume": "allow"}]
     assert config == {"env": "cheetah_run", "agent.betas": [0.9, 0.999], "agent.bound": None}
-    (first, step), _, (histogram, _), (video, _), (strip, last_step) = rows
+    (first, step), _, (histogram, last_step) = rows
     assert (first, step, last_step) == ({"eval/episode_reward": 100.0}, 1000, 2000)
     assert histogram["train_actor/mu_hist"].np_histogram[0].sum() == 3
-    assert video["eval/video"].value == b"GIF8" and strip["train/images"].value == (8, 16, 3)
 
 
 def test_it_is_off_by_default_and_one_key_away(tmp_path: Path) -> None:

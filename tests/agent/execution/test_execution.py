@@ -26,7 +26,6 @@ from stand_in_graphs import (
 from agent.execution.captured import WARM_UPS, Captured
 from agent.execution.recorded import Recorded
 from agent.networks import BatchNorm
-from run import execution
 from run.execution import choose_execution, set_execution
 from utils import UserError
 
@@ -178,10 +177,11 @@ def test_a_capture_that_fails_names_the_way_out(monkeypatch: pytest.MonkeyPatch)
         train(agent, "device", 20)
 
 
-@pytest.mark.parametrize("name", agents(("td3",)))
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", AGENTS)
 def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without inductor, whose compiler takes half a minute: the risk lies in what is traced, gradients included.
-    monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
+    monkeypatch.setattr("agent.execution.compiled.BACKEND", "aot_eager")
     torch._dynamo.reset()
     delays = DELAYED if name.startswith("sac") else DELAYED[:1]
     eager, compiled = (make_agent(*AGENTS[name], *delays) for _ in range(2))

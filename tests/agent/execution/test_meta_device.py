@@ -38,8 +38,8 @@ CHOICES = {  # several parts at once; `make thorough` tests each part with each 
     "renormalisation": (*overrides("crossq"), *WARM, "agent/temperature=learned_log"),
     "likelihood ratio": (*overrides("sac_v"), "agent.policy_gradient=likelihood_ratio"),
 }
-QUICK = VECTORS | {name: case for name, case in PIXELS.items() if name.startswith(("drq", "crossq"))} | CHOICES
-SLOW = {name: case for name, case in PIXELS.items() if name not in QUICK}
+SLOW = VECTORS | PIXELS
+QUICK = CHOICES | {name: SLOW.pop(name) for name in ("sac", "td3", "flash_sac", "sac_v", "drq from pixels")}
 SLOW |= {f"{name} with {part}": overrides(name, part) for (name, part), together in table().items() if together}
 
 

@@ -1,16 +1,49 @@
-"""Records evaluation episodes, and writes them as a Minari data set."""
+"""Minari data sets: opened to preload their episodes, and written from recorded evaluation episodes."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import minari  # an optional package
 import numpy as np
+from gymnasium.vector.utils import batch_space, iterate
 from minari.data_collector import EpisodeBuffer
 
+from replay.episodes import Episode
 from utils import UserError
+
+
+def open_dataset(name: str, own_actions: Any) -> tuple[dict[str, Any], int, Iterator[Episode]]:
+    """Opens a data set: an id, or the folder that holds its files or `data/` with them.
+
+    Args:
+        own_actions: the map to the environment's actions (dmc2gym.wrappers.ActionMap), which must have the same bounds.
+
+    Returns:
+        What it says of its episodes (`action_repeat`, `obs_groups`), the number of transitions, and the episodes.
+    """
+    folder = Path(name) / "data" if (Path(name) / "data").is_dir() else Path(name)
+    try:
+        data = minari.MinariDataset(folder) if folder.is_dir() else minari.load_dataset(name)
+    except (OSError, ValueError) as error:
+        raise UserError(f"preload={name}: {error}") from None
+    about, obs_space, space = data.storage.metadata, data.observation_space, data.action_space
+    is_discrete = isinstance(space, gym.spaces.Discrete)
+    low, high = (space.start, space.start + space.n - 1) if is_discrete else (space.low, space.high)
+    if not own_actions.are_within(type(space).__name__, low, high):
+        raise UserError(f"preload={name}: its actions are {space}, those of the run's environment {own_actions.space}")
+
+    def read() -> Iterator[Episode]:
+        for episode in data.iterate_episodes():
+            steps = iterate(batch_space(obs_space, len(episode) + 1), episode.observations)
+            obs = np.array([gym.spaces.flatten(obs_space, step) for step in steps], np.float32)
+            rewards, terminated = episode.rewards.astype(np.float64), bool(episode.terminations[-1])
+            yield Episode(obs, own_actions.inverse(episode.actions), rewards, terminated)
+
+    recorded = {"action_repeat": about.get("action_repeat", 1), "obs_groups": about.get("obs_groups") or None}
+    return recorded, int(data.total_steps), read()
 
 
 class Recorder(gym.Wrapper):
