@@ -41,7 +41,7 @@ class CrossQAgent(SoftActor):
             critic_target_update_frequency=critic_target_update_frequency,
             **soft_actor,
         )
-        self.actor_sees_both = actor_batch == "both"
+        self.actors_ends = 2 if actor_batch == "both" else 1
         self.actor_statistics = actor_statistics
         self.update_order: UpdateOrder = update_order
         self.evaluated_actor = evaluation_view(self.actor)
@@ -51,29 +51,20 @@ class CrossQAgent(SoftActor):
     def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets, if any."""
         joint_obs = torch.cat([batch.obs, batch.next_obs])  # (2B, obs_dim)
+        actors_obs = joint_obs if self.actors_ends == 2 else batch.obs
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(
             self.update_order,
             partial(self.update_critic, batch, joint_obs, next_noise),
-            partial(self.update_actor, batch, joint_obs, noise),
+            partial(self.update_actor_and_temperature, actors_obs, noise, ends=self.actors_ends),
         )
         if self.actor_statistics == "all_updates" and not self.actor_is_due():
             with torch.no_grad():  # moves the actor's running statistics without a step of the actor
-                self.actor(self._actor_obs(batch, joint_obs))
+                self.actor(self.observations.first_view(actors_obs, self.actors_ends))
             self.track_batch_statistics()
         if self.critic_target is not None:
             self.update_targets()
         return metrics, outputs
-
-    def _actor_obs(self, batch: Batch, joint_obs: Tensor) -> Tensor:
-        """Returns the actor's batch, (B, obs_dim), or (2B, obs_dim) with the rows of obs first."""
-        if self.actor_sees_both:
-            return self.observations.first_view(joint_obs, ends=2)
-        return self.observations.first_view(batch.obs)
-
-    def update_actor(self, batch: Batch, joint_obs: Tensor, noise: Noise, alpha: Tensor) -> StepResult:
-        obs = self._actor_obs(batch, joint_obs)
-        return self.update_actor_and_temperature(obs, noise, alpha, len(obs) // 2 if self.actor_sees_both else None)
 
     def update_critic(self, batch: Batch, joint_obs: Tensor, next_noise: Tensor, alpha: Tensor) -> StepResult:
         with torch.no_grad():

@@ -265,6 +265,7 @@ class OffPolicyAgent(Agent):
         # Schedules and phases are computed in Python, so set them before the update, which may run without Python.
         for scheduled in self._hooks[Scheduled]:
             scheduled.set_step(step)
+        self.pattern = {key: self._is_due(*key) for key in self.pattern}
         self.phase = tuple(layer.enter_phase() for layer in self._hooks[Phased])
         # Histograms wait for an update in which every optimizer steps.
         self._histograms_due |= logger.histograms_due(step)
@@ -279,7 +280,7 @@ class OffPolicyAgent(Agent):
         if self._histograms_due and all(parameter.grad is not None for parameter in parameters):
             log_histograms(outputs, self.optimized, logger, step)
             self._histograms_due = False
-        self._set_num_updates(self.num_updates + 1)
+        self.num_updates += 1
 
     @cached_property
     def noise(self) -> Noise:
@@ -318,10 +319,6 @@ class OffPolicyAgent(Agent):
             return None
         names = ", ".join(f"agent.{name}" for name in self.schedules.changing)
         return f"{names} on a schedule would be frozen in it"
-
-    def _set_num_updates(self, num_updates: int) -> None:
-        self.num_updates = num_updates
-        self.pattern = {key: self._is_due(*key) for key in self.pattern}
 
     # What is found in the attributes: modules, and hooks (agent/toolkit/hooks.py), searched for once, on first use.
 
@@ -368,7 +365,7 @@ class OffPolicyAgent(Agent):
             value.load_state_dict(state[name])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
-        self._set_num_updates(state["num_updates"])
+        self.num_updates = state["num_updates"]
         self._histograms_due = state["histograms_due"]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:

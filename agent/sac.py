@@ -28,7 +28,9 @@ class SACAgent(SoftActor):
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(
-            self.update_order, partial(self.update_critic, batch, next_noise), partial(self.update_actor, batch, noise)
+            self.update_order,
+            partial(self.update_critic, batch, next_noise),
+            partial(self.update_actor_and_temperature, batch.obs, noise),
         )
         self.update_targets()
         return metrics, outputs
@@ -40,7 +42,3 @@ class SACAgent(SoftActor):
             cost = alpha * next_log_prob
             target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_q, cost)
         return self.step_critic(batch, self.critic.outputs(batch.obs, batch.action), target)
-
-    def update_actor(self, batch: Batch, noise: Noise, alpha: Tensor) -> StepResult:
-        obs = self.observations.first_view(batch.obs)  # not before: the critics' step moves the convolutions
-        return self.update_actor_and_temperature(obs, noise, alpha)

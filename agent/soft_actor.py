@@ -119,17 +119,17 @@ class SoftActor(OffPolicyAgent):
                 actor_metrics, actor_outputs = update_actor(alpha)
         return metrics | actor_metrics, outputs | actor_outputs
 
-    def update_actor_and_temperature(
-        self, obs: Tensor, noise: Noise, alpha: Tensor, num_rows: int | None = None
-    ) -> StepResult:
+    def update_actor_and_temperature(self, obs: Tensor, noise: Noise, alpha: Tensor, ends: int = 1) -> StepResult:
         """Steps actor and temperature once, both on losses of the old values.  arXiv 1812.05905 (7), (18)
 
         Args:
-            obs: (B, obs_dim), the actor's batch; the losses use only its first `num_rows` rows, if given.
+            obs: (ends * B, obs_dim), the observations that the actor sees; the losses use the first end's alone.
             alpha: the temperature before its step, scalar.
         """
+        obs = self.observations.first_view(obs, ends)  # not before: the critics' step moves the convolutions
         dist = self.actor(obs)
-        if num_rows is not None:
+        if ends > 1:
+            num_rows = len(obs) // ends
             obs, dist = obs[:num_rows], dist.first(num_rows)
         action, log_prob = dist.rsample_with_log_prob(noise.normal(len(obs), self.actor.noise_dim))
         loss = losses.actor_loss(log_prob, self.q_reduction(self.frozen_critic(obs, action)), alpha)

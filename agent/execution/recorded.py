@@ -42,26 +42,22 @@ class Recorded:
         if not self._enabled:
             return agent.compute_update(batch, agent.noise)
 
-        # The first update of a variant runs in Python and is recorded.
-        recording = self._recordings.get(_key(agent, batch))
-        if recording is None:
-            return self._record(agent, batch)
+        # Later updates of a variant are replayed; the audit compares a few of them with Python.
+        if recording := self._recordings.get((type(batch), agent.batch_size, variant(agent))):
+            if not self._audit.due():
+                callback, self.meanwhile = self.meanwhile, None
+                if callback is not None:
+                    callback()
+                return recording.replay([*batch])
+            result, difference = self._audit.compare(
+                agent, lambda: recording.replay([*batch]), lambda: agent.compute_update(batch, agent.noise)
+            )
+            if difference:
+                print(difference_message(difference, "recorded"), flush=True)
+                self._enabled = False
+            return result
 
-        # Later ones are replayed; the audit compares a few of them with Python.
-        if not self._audit.due():
-            callback, self.meanwhile = self.meanwhile, None
-            if callback is not None:
-                callback()
-            return recording.replay([*batch])
-        result, difference = self._audit.compare(
-            agent, lambda: recording.replay([*batch]), lambda: agent.compute_update(batch, agent.noise)
-        )
-        if difference:
-            print(difference_message(difference, "recorded"), flush=True)
-            self._enabled = False
-        return result
-
-    def _record(self, agent: Any, batch: Any) -> Result:
+        # The first one runs in Python and is recorded.
         parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
         gradients_before = [parameter.grad for parameter in parameters]
         results: list[Result] = []
@@ -80,10 +76,6 @@ class Recorded:
             self._enabled = False
         else:
             metrics, outputs = results[0]
-            key = _key(agent, batch)  # not before: the update may have asked more of `due`
+            key = type(batch), agent.batch_size, variant(agent)  # not before: the update may have asked more of `due`
             self._recordings[key] = _Recording(program, list(metrics), list(outputs), written)
         return results[0]
-
-
-def _key(agent: Any, batch: Any) -> Any:
-    return type(batch), agent.batch_size, variant(agent)

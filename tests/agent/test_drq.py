@@ -144,13 +144,14 @@ def test_the_actors_loss_has_no_gradient_in_the_convolutions(name: str) -> None:
     assert not is_view(ours) and is_view(shared)
     for a, b in zip(ours.parameters(), shared.parameters(), strict=True):
         assert a.data_ptr() == b.data_ptr() and a.requires_grad and not b.requires_grad
-    obs = agent.observations.first_view(torch.cat([make_batch(8, images=True).obs] * 2))
+    images = torch.cat([make_batch(8, images=True).obs] * 2)
+    obs = agent.observations.first_view(images)
     assert not obs.requires_grad
     before, head = copy.deepcopy(ours.state_dict()), agent.actor.encoder.linear.weight.clone()
     if name == "td3":
         agent.step_optimizers(actor=-agent.frozen_critic(obs, agent.actor(obs).action)[0].mean())
     else:
-        agent.update_actor_and_temperature(obs, Given(torch.randn(8, ACTION_DIM)), agent.alpha)
+        agent.update_actor_and_temperature(images, Given(torch.randn(8, ACTION_DIM)), agent.alpha)
     assert all(parameter.grad is None for parameter in (*ours.parameters(), *shared.parameters()))
     assert all(torch.equal(before[key], value) for key, value in ours.state_dict().items())
     assert not torch.equal(head, agent.actor.encoder.linear.weight)  # the actor trains its own linear layer
