@@ -35,10 +35,6 @@ class EnvSpec(NamedTuple):
         return cls(obs, actions.shape, int(actions.nvec[0]) if isinstance(actions, gym.spaces.MultiDiscrete) else None)
 
     @property
-    def obs_shape(self) -> tuple[int, ...]:
-        return self.obs.shape
-
-    @property
     def action_dim(self) -> int:
         """The width of a continuous action, or the number of discrete actions."""
         return self.num_actions or self.action_shape[0]

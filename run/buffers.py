@@ -52,7 +52,7 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
 def make_replay_buffer(cfg: Settings, spec: EnvSpec, device: torch.device, storage: str) -> Any:
     """Makes the replay buffer that `cfg.replay_buffer` describes; `storage` is the result of `choose_storage`."""
     node = dict(cfg.replay_buffer)
-    arguments: dict[str, Any] = {"obs_shape": spec.obs_shape, "action_shape": spec.action_shape, "device": device}
+    arguments: dict[str, Any] = {"obs_shape": spec.obs.shape, "action_shape": spec.action_shape, "device": device}
     if storage != "auto":
         kind = (frames if spec.obs.has_frames else device_buffer).STORAGES[storage]
         node["_target_"] = f"{kind.__module__}.{kind.__qualname__}"
@@ -116,7 +116,7 @@ class Preloaded:
         num_bytes = frames.nbytes(spec.obs, spec.action_shape, capacity)
         kind = device_buffer.STORAGES[device_buffer.choose_storage("auto", self.device, replaces, num_bytes)]
         seed = int(np.random.SeedSequence([cfg.seed, STREAM]).generate_state(1)[0])
-        self.buffer = self.offline = kind(spec.obs_shape, spec.action_shape, capacity, self.device, seed, replaces)
+        self.buffer = self.offline = kind(spec.obs.shape, spec.action_shape, capacity, self.device, seed, replaces)
         self.batches = MixedBatches(self.replay_buffer, self.buffer, cfg.preload_share)
         return self.buffer
 
@@ -146,7 +146,7 @@ def _open_run(name: str, cfg: Settings, spec: EnvSpec) -> Source:
     stop = saved.count_rows(BUFFER)
     if not stop:
         raise UserError(f"preload={name}: its newest checkpoint has no rows of a replay buffer")
-    buffer = ReplayBuffer(spec.obs_shape, spec.action_shape, min(stop, old.replay_buffer.capacity), torch.device("cpu"))
+    buffer = ReplayBuffer(spec.obs.shape, spec.action_shape, min(stop, old.replay_buffer.capacity), torch.device("cpu"))
     saved.read_rows(BUFFER, buffer)
     buffer.num_added = stop
     return len(buffer), partial(feed, split_episodes(buffer.stored(stop - len(buffer), stop), old.num_envs))

@@ -37,10 +37,6 @@ class Saved(NamedTuple):
     manifest: dict[str, Any]
     states: dict[str, Any]
 
-    @property
-    def step(self) -> int:
-        return int(self.manifest["step"])
-
     def require_identity(self, identity: dict[str, Any]) -> None:
         """Raises UserError, naming the first difference, unless a run with this identity saved the checkpoint."""
         for key, expected in identity.items():
@@ -201,21 +197,6 @@ class Checkpoints:
         for kind in self._segments:
             for path in set((self._folder / kind).glob("*-*")) - used:
                 path.unlink(missing_ok=True)
-
-
-class EnvEpisodes:
-    """Saves the episode of every training environment: its number and its actions, which are replayed to restore it.
-    `load_state_dict` sets `obs`, (num_envs, *obs_shape), the newest observation of every environment."""
-
-    def __init__(self, envs: Any):
-        self.envs, self.obs = envs, None
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"episodes": list(self.envs.call("state_dict"))}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        every_env = np.ones(self.envs.num_envs, bool)
-        self.obs = self.envs.reset(options={"reset_mask": every_env, "states": state["episodes"]})[0]
 
 
 class GlobalGenerators:

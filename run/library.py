@@ -82,7 +82,7 @@ def train(
     spec, device = EnvSpec.of(env_list[0]), getattr(agent, "device", torch.device("cpu"))
     if replay_buffer is None:
         storage = choose_storage("auto", device, True, frames.nbytes(spec.obs, spec.action_shape, num_steps))
-        replay_buffer = STORAGES[storage](spec.obs_shape, spec.action_shape, num_steps, device, seed)
+        replay_buffer = STORAGES[storage](spec.obs.shape, spec.action_shape, num_steps, device, seed)
     set_execution(agent, choose_execution("auto", agent, device), device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger
     paths = [path for sink in getattr(logger, "sinks", {}).values() for path in getattr(sink, "_paths", {}).values()]

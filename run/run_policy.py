@@ -85,4 +85,4 @@ def load_run_policy(path: Path, device: str = "auto", trusted: Sequence[str] = (
     actor = build_agent(cfg, spec, torch_device)
     actor.load_state_dict(saved.states["agent"])
     actor.train(False)  # so that it acts as in evaluations; in training it may act with other weights
-    return RunPolicy(folder, saved.path, cfg, actor, saved.step)
+    return RunPolicy(folder, saved.path, cfg, actor, saved.manifest["step"])

@@ -25,7 +25,7 @@ from replay_buffer import ReplayBuffer
 from run import buffers, environments, provenance
 from run.agents import EnvSpec, build_agent, build_seed_policy, identity_of
 from run.buffers import Preloaded
-from run.checkpoint import BUFFER, PRELOADED, Checkpoints, EnvEpisodes, GlobalGenerators
+from run.checkpoint import BUFFER, PRELOADED, Checkpoints, GlobalGenerators
 from run.evaluation.background import BackgroundEvaluator, make_evaluator
 from run.evaluation.evaluations import BestPolicy, Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
@@ -94,7 +94,6 @@ class Workspace:
         self.envs = environments.make_train_envs(cfg)
         self._closing.callback(self.envs.close)
         spec = EnvSpec.of(self.envs)
-        episodes = EnvEpisodes(self.envs)
 
         # Agent, and what acts for the first `num_seed_steps`.
         self.agent = build_agent(cfg, spec, device)
@@ -148,7 +147,6 @@ class Workspace:
         self._saves = bool(cfg.checkpoint_frequency) and self.agent.state_dict() is not None
         self.stateful = {
             "progress": self.progress,
-            "envs": episodes,
             "n_step": self.n_step,
             **({} if self.seed_policy is self.agent else {"seed_policy": self.seed_policy}),
             **({"evaluator": own_evaluator} if hasattr(own_evaluator, "state_dict") else {}),
@@ -157,13 +155,13 @@ class Workspace:
             "best": self.best,
             "logger": self.logger,  # the last, as it cuts the logs back
         }
+        self._obs: Any = None  # the newest observations of a resumed run, (num_envs, *obs_shape)
         if resume:
             self._restore()
         else:
             self.data.fill(self.agent)
             self.logger.log_settings(self.used)
         write_atomic(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(self.used)))
-        self._obs = episodes.obs  # (num_envs, *obs_shape) of a resumed run, else None
 
         # The loop.
         provenance.add_entry(work_dir, device, self.progress.step)
@@ -207,6 +205,9 @@ class Workspace:
             self.data.restore(saved)
         elif cfg.preload_share or not has_rows:
             num_preloaded = self.data.fill()
+        # The episode of every environment is its number and its actions, which are replayed.
+        options = {"reset_mask": np.ones(cfg.num_envs, bool), "states": saved.states["run"]["episodes"]}
+        self._obs = self.envs.reset(options=options)[0]
         for name, part in self.stateful.items():
             part.load_state_dict(saved.states["run"][name])
         if getattr(self.envs, "cannot_restore", False):  # the saved episodes cannot be continued
@@ -289,6 +290,7 @@ class Workspace:
         if diverged := non_finite(states["agent"], "agent"):
             raise RunError(f"{diverged} is not finite")
         states["run"] = {name: part.state_dict() for name, part in self.stateful.items()}
+        states["run"]["episodes"] = list(self.envs.call("state_dict"))
         if self.data.buffer is not None:
             states["run"]["preloaded"] = self.data.buffer.state_dict()
         is_ours = isinstance(buffer, ReplayBuffer)

@@ -4,7 +4,7 @@ Runs repeat one experiment if their settings differ in nothing that influences t
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -27,17 +27,12 @@ REPEATS = {
 }
 
 
-def walk(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields every dotted key with its value, a group before its members. A list is a value."""
+def dotted(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flattens a nested configuration to one level of dotted keys. A list is a value."""
+    flat: dict[str, Any] = {}
     for key, value in config.items():
-        yield f"{prefix}{key}", value
-        if isinstance(value, dict):
-            yield from walk(value, f"{prefix}{key}.")
-
-
-def dotted(config: dict[str, Any]) -> dict[str, Any]:
-    """Flattens a nested configuration to one level of dotted keys."""
-    return {key: value for key, value in walk(config) if not isinstance(value, dict)}
+        flat |= dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def settings_that_matter(flat: dict[str, Any], num_train_steps: int) -> dict[str, Any]:

@@ -22,8 +22,3 @@ def find(name: str) -> type[Task] | None:
         return None
     tasks: dict[str, type[Task]] = import_module(module).TASKS
     return tasks.get(task)
-
-
-def list_on_device() -> list[str]:
-    """Returns the names of the tasks that mujoco-warp steps as MuJoCo does (tests/physics/test_warp.py)."""
-    return [name for name in SUITE_TASKS if (task := find(name)) and task.on_device]

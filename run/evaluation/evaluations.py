@@ -112,11 +112,6 @@ class Evaluations:
         assert self.make_evaluator is not None
         return self.make_evaluator()
 
-    @property
-    def pending_step(self) -> int | None:
-        """The step of the evaluation that has no result yet; None if there is none."""
-        return self._pending.step if self._pending else None
-
     def evaluate(self, is_last: bool = False) -> None:
         """Runs or starts the evaluation that is due, once the previous one has finished; waits with `is_last`, `prune`.
 

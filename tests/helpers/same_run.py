@@ -30,7 +30,7 @@ def result(folder: Path) -> dict[str, Any]:
         rows["buffer"]["rows"] = rows["buffer"].get("rows", np.zeros(0))[-count:]
     return {
         "finished": read_finished(folder),
-        "step": newest.step,
+        "step": newest.manifest["step"],
         **newest.states,
         **rows,
         "best": torch.load(best, weights_only=True) if best.exists() else None,

@@ -243,7 +243,7 @@ class Runs(RuleBasedStateMachine):
         newest, older, *_ = list_checkpoints(self.folder)
         (newest / MANIFEST).write_text("{}")
         self.damaged = {newest}
-        self.restore(to, {read_checkpoint(older).step})
+        self.restore(to, {read_checkpoint(older).manifest["step"]})
 
     def restore(self, storage: str, expected_steps: set[int | None]) -> None:
         writer = Checkpoints(self.folder, self.keep, MINE)
@@ -253,7 +253,7 @@ class Runs(RuleBasedStateMachine):
             assert None in expected_steps and not list_checkpoints(self.folder)
             self.begin_anew(storage)
             return
-        assert saved.step in expected_steps and saved.states["agent"] == {"step": saved.step}
+        assert saved.manifest["step"] in expected_steps and saved.states["agent"] == {"step": saved.manifest["step"]}
         self.damaged.discard(saved.path)  # a process may have written it again before it was killed
         for path in set(list_checkpoints(self.folder)) - self.damaged:  # a kill leaves no half file under a final name
             read_checkpoint(path, "agent", "run", with_rows=True)
@@ -264,8 +264,8 @@ class Runs(RuleBasedStateMachine):
         self.n_step.load_state_dict(state["n_step"])
         if storage == state["storage"]:
             assert same(self.buffer.state_dict(), state["replay_buffer"])
-        self.writer, self.saved_step = writer, saved.step
-        self.lists = copy.deepcopy(self.lists_at[saved.step])
+        self.writer, self.saved_step = writer, saved.manifest["step"]
+        self.lists = copy.deepcopy(self.lists_at[saved.manifest["step"]])
         self.lists.num_obs = killed.num_obs  # the next obs differ from those before the kill
         assert len(self.buffer) == len(self.lists.stored())
         if self.lists.rows:

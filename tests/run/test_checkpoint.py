@@ -18,7 +18,7 @@ from utils import UserError
 
 
 def newest(folder: Path) -> int:
-    return read_newest(folder, "agent", "run", identity=MINE, with_rows=True).step
+    return read_newest(folder, "agent", "run", identity=MINE, with_rows=True).manifest["step"]
 
 
 def test_saved_states_are_loaded_and_old_checkpoints_deleted(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_saved_states_are_loaded_and_old_checkpoints_deleted(tmp_path: Path) -> 
     assert names(tmp_path) == ["step_100", "step_90"]
     (tmp_path / "checkpoints/step_90").rename(tmp_path / "checkpoints/step_90 (copy)")
     saved = Checkpoints(tmp_path, 2, MINE).load_newest("agent", "run")
-    assert saved.step == 100 and saved.states["run"] == {"step": 100}
+    assert saved.manifest["step"] == 100 and saved.states["run"] == {"step": 100}
     assert torch.equal(saved.states["agent"]["weights"], torch.full((4,), 100.0))
     assert saved.states["agent"]["rng"] == state(100)["rng"]
 

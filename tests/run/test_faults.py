@@ -74,7 +74,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path, capsys: 
     run.close()
     assert caught.value.__notes__[-1].startswith("stopped at step 160; ")
     assert re.search("No checkpoint at step 90: .*; step_60 stays", capsys.readouterr().err)
-    assert read_newest(tmp_path / "run", "agent", "run", identity={}, with_rows=True).step == 60
+    assert read_newest(tmp_path / "run", "agent", "run", identity={}, with_rows=True).manifest["step"] == 60
     assert not list((tmp_path / "run/checkpoints").glob(".*")) and read_finished(tmp_path / "run") is None
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", tmp_path / "straight")
@@ -156,7 +156,7 @@ def test_what_is_not_finite_stops_the_run_and_is_not_kept(tmp_path: Path, what: 
     assert caught.value.__notes__ == [f"stopped at step {run.step}; the newest checkpoint is {tmp_path}/{NEWEST}"]
     stored = run.replay_buffer
     assert np.isfinite(stored.rows[: len(stored)]).all()
-    assert read_newest(tmp_path, "agent", "run", identity={}, with_rows=True).step == 30
+    assert read_newest(tmp_path, "agent", "run", identity={}, with_rows=True).manifest["step"] == 30
 
 
 def test_a_loss_is_looked_at_before_each_checkpoint(tmp_path: Path) -> None:

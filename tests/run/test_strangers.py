@@ -78,4 +78,4 @@ def test_the_users_classes_are_used_if_their_package_is_named(copied: Path) -> N
 
 def test_the_small_run_itself_is_accepted(copied: Path) -> None:
     assert load_settings(copied).seed == 1
-    assert read_newest(copied, "agent", identity={}).step == 60
+    assert read_newest(copied, "agent", identity={}).manifest["step"] == 60
