@@ -124,7 +124,8 @@ def watch_update(agent: Any) -> list[str]:
     watched = {"update_step": watch_step, "step_optimizers": watch_losses, "critic_loss": watch_target}
     vars(agent).update(watched, due=lambda *_, **__: True)
     random_states = global_states()
-    *_, metrics, _ = train(agent, 1)
+    weights = np.linspace(0.1, 1, ROWS, dtype=np.float32) if agent.supports_prioritised_replay else None
+    *_, metrics, _ = train(agent, 1, weights=weights)
     if random_states != global_states():
         found.append("the step draws from a global generator: take random numbers from its argument `noise`")
     found += [f"the optimizer {name!r} never steps" for name in agent.optimizers.keys() - stepped]

@@ -26,7 +26,7 @@ from run import buffers, environments, provenance
 from run.agents import EnvSpec, build_agent, build_seed_policy, identity_of
 from run.buffers import Preloaded
 from run.checkpoint import BUFFER, PRELOADED, Checkpoints, GlobalGenerators
-from run.evaluation.background import BackgroundEvaluator, make_evaluator
+from run.evaluation.background import make_background_evaluator, make_evaluator
 from run.evaluation.evaluations import BestPolicy, Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, has_free_core, resolve_device, set_execution, set_precision
@@ -49,7 +49,6 @@ from utils import (
 )
 
 FINISHED = "finished.json"  # in the folder of a run that is complete
-STEPS_WORTH_A_PROCESS = 10_000  # a shorter run gains nothing from evaluating in the background
 
 
 class Workspace:
@@ -136,7 +135,7 @@ class Workspace:
             self.logger,
             self.progress,
             self.stopping,
-            self._make_background_evaluator(films, device) if own_evaluator is None else None,
+            make_background_evaluator(cfg, work_dir, films, self.agent, device) if own_evaluator is None else None,
             best=self.best if cfg.checkpoint_frequency else None,
             prune=prune,
         )
@@ -175,19 +174,6 @@ class Workspace:
             print(NO_VIDEOS)
         if cfg.checkpoint_frequency and not self._saves:
             print(f"This run cannot be resumed: {type(self.agent).__name__} has no state_dict.")
-
-    def _make_background_evaluator(self, films: bool, device: torch.device) -> BackgroundEvaluator | None:
-        """Returns an evaluator in another process; None if that is not wanted, or it would need more than a policy."""
-        cfg, agent = self.cfg, self.agent
-        pays = has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
-        is_wanted = pays if cfg.eval_in_background == "auto" else cfg.eval_in_background
-        if not is_wanted or getattr(type(agent), "act", None) is not OffPolicyAgent.act:
-            return None
-        try:
-            return BackgroundEvaluator(cfg, self.work_dir, films, agent.policy)
-        except Exception as error:  # pickling a user's network can raise anything
-            print(f"Training waits for evaluations: {one_line(error)}")
-            return None
 
     def _restore(self) -> None:
         """Loads the newest intact checkpoint. Nothing in the folder changes before the last part is restored."""

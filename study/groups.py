@@ -42,10 +42,6 @@ class Group:
         length = max((run.length for run in self.finished), default=0)
         return [run for run in self.finished if run.length == length]
 
-    @property
-    def repeats_seeds(self) -> bool:
-        return len({run.seed for run in self.runs}) < len(self.runs)
-
     @cached_property
     def average(self) -> Average:
         return statistics.mean([run.returns for run in self.runs])

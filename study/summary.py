@@ -158,9 +158,6 @@ def _make_notes(
     lengths = {task: {run.length for group in groups for run in group.finished} for task, groups in tasks.items()}
     if mixed := [task for task, of_task in lengths.items() if len(of_task) > 1]:
         notes.append(f"Runs of {', '.join(mixed)} have different lengths: final returns are those of the longest runs.")
-    if repeated := [group for groups in tasks.values() for group in groups if group.repeats_seeds]:
-        names = "; ".join(f"{group.task}, {group.label}" for group in repeated)
-        notes.append(f"Runs of one seed are not independent, and intervals too narrow: {names}.")
     if unfinished := sum(not run.finished for run in runs):
         notes.append(
             f"{unfinished} of {len(runs)} runs are unfinished: still going on, or crashed. "

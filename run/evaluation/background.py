@@ -16,14 +16,16 @@ from typing import Any
 import torch
 from hydra.utils import instantiate
 
+from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from run.environments import make_env_factory
 from run.evaluation.evaluator import Evaluation
-from run.execution import set_precision
+from run.execution import has_free_core, set_precision
 from settings.operating_system import begin_helper
 from settings.schema import Settings
-from utils import set_seed_everywhere
+from utils import one_line, set_seed_everywhere
 
+STEPS_WORTH_A_PROCESS = 10_000  # a shorter run gains nothing from evaluating in the background
 NICE = 10  # added to the process's nice value: training goes first if both want the same core
 EvalResult = tuple[Evaluation, float]  # and the seconds that it took
 
@@ -34,6 +36,21 @@ def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
         make_env=make_env_factory(cfg, "evaluation"),
         video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
     )
+
+
+def make_background_evaluator(
+    cfg: Settings, work_dir: Path, films: bool, agent: Any, device: torch.device
+) -> "BackgroundEvaluator | None":
+    """Returns an evaluator in another process; None if that is not wanted, or it would need more than a policy."""
+    pays = has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
+    is_wanted = pays if cfg.eval_in_background == "auto" else cfg.eval_in_background
+    if not is_wanted or getattr(type(agent), "act", None) is not OffPolicyAgent.act:
+        return None
+    try:
+        return BackgroundEvaluator(cfg, work_dir, films, agent.policy)
+    except Exception as error:  # pickling a user's network can raise anything
+        print(f"Training waits for evaluations: {one_line(error)}")
+        return None
 
 
 class BackgroundEvaluator:

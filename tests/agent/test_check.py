@@ -60,6 +60,13 @@ class InPlace(SACAgent):
         return super().update_step(batch, noise)
 
 
+class Matrix(SACAgent):
+    def update_step(self, batch: Any, noise: Any) -> Any:
+        metrics, outputs = super().update_step(batch, noise)
+        weight = torch.ones(len(batch.reward)) if batch.weight is None else batch.weight
+        return metrics | {"train/weighted": (weight * batch.reward).mean()}, outputs
+
+
 class Frozen(SACAgent):
     counted = 0
 
@@ -74,6 +81,7 @@ class Frozen(SACAgent):
         (Untrained, "extra"),
         (Global, "draws from a global generator"),
         (InPlace, "batch"),
+        (Matrix, "(B,) beside (B, 1)"),
         (Frozen, "a recording freezes"),
     ],
 )
