@@ -126,7 +126,7 @@ class SeededEpisodes(gym.Wrapper):
         return obs
 
 
-def make_train_envs(
+def make_vector_env(
     make_one: Callable[[], gym.Env],
     run_seed: int,
     num_envs: int = 1,

@@ -20,7 +20,7 @@ class Simulator:
     """Wraps a vector environment: flat float32 observations, each episode's last one included, and actions in [-1, 1].
 
     `step` returns the observation that follows an action, also at the end of an episode; `reset` with a mask then
-    starts the next episodes, as with `envs.episodes.make_train_envs`, in each of Gymnasium's autoreset modes:
+    starts the next episodes, as with `envs.episodes.make_vector_env`, in each of Gymnasium's autoreset modes:
 
     - DISABLED: `reset(options={"reset_mask": mask})` resets its worlds; the mask is a NumPy array.
     - SAME_STEP: it resets a world in the step that ends its episode. `info["final_obs"]` has the last observations, by

@@ -1,4 +1,4 @@
-"""Training in worlds side by side, in place of envs.episodes.make_train_envs."""
+"""Training in worlds side by side, in place of envs.episodes.make_vector_env."""
 
 from typing import Any
 

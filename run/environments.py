@@ -7,8 +7,7 @@ from typing import Any
 from hydra.utils import instantiate
 
 from envs import opengl
-from envs.episodes import AUTO_INFO_KEYS
-from envs.episodes import make_train_envs as make_vector_env
+from envs.episodes import AUTO_INFO_KEYS, make_vector_env
 from envs.make import BoundedActions, is_simulator, make_env, make_simulator, needs_opengl
 from envs.observations import Pixels
 from envs.simulator import Simulator

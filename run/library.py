@@ -14,7 +14,7 @@ import gymnasium as gym
 import torch
 
 from agent import Agent
-from envs.episodes import make_train_envs
+from envs.episodes import make_vector_env
 from envs.make import adapt
 from logger import Logger
 from replay import frames
@@ -78,7 +78,7 @@ def train(
         RunError: if an action, observation, reward or loss is not finite.
     """
     env_list = [_adapt(each, action_repeat) for each in ([env] if isinstance(env, gym.Env) else env)]
-    envs = make_train_envs(partial(next, iter(env_list)), seed, len(env_list))
+    envs = make_vector_env(partial(next, iter(env_list)), seed, len(env_list))
     spec, device = EnvSpec.of(env_list[0]), getattr(agent, "device", torch.device("cpu"))
     if replay_buffer is None:
         storage = choose_storage("auto", device, True, frames.nbytes(spec.obs, spec.action_shape, num_steps))

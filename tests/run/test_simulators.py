@@ -15,10 +15,10 @@ from runs import RUN, assert_goes_on, go_on, rows, run_until
 
 import evaluate
 import export
-from envs.episodes import EPISODE_INFO, make_train_envs
+from envs.episodes import EPISODE_INFO, make_vector_env
 from envs.make import make_env
 from envs.simulator import Simulator
-from run.environments import make_train_envs as make_run_envs
+from run.environments import make_train_envs
 from run.loop import ROW_OF_EACH
 from run.workspace import Workspace
 from utils import RunError, UserError
@@ -189,7 +189,7 @@ def test_without_one_it_begins_new_episodes(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_one_line(overrides: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        make_run_envs(composed.settings("env=counting:Counting-v0", "num_envs=4", *overrides))
+        make_train_envs(composed.settings("env=counting:Counting-v0", "num_envs=4", *overrides))
 
 
 def test_a_wrapper_of_vector_environments_goes_around_it(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_so_are_those_of_single_environments_and_resumed_in_the_middle(asynchron
         return ended
 
     make, every = partial(make_env, "Pendulum-v1", 1, 2), {"reset_mask": np.ones(8, bool)}
-    envs, again = (make_train_envs(make, 5, 8, asynchronous, first_steps=200) for _ in range(2))
+    envs, again = (make_vector_env(make, 5, 8, asynchronous, first_steps=200) for _ in range(2))
     envs.reset(options=every)
     lengths(envs, 1)
     again.reset(options=every | {"states": envs.call("state_dict")})
