@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from agent.networks.distributions import Categorical, SquashedMixture, SquashedNormal
-from agent.networks.mlp import Init
-from agent.networks.residual import build_network
+from agent.networks.mlp import Init, build_network
 from settings.types import Bounds, Depth, Factory, PositiveFloat, PositiveInt
 
 LogStdLimit = Literal["tanh", "clamp"]

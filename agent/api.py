@@ -5,9 +5,7 @@
 # mypy: implicit-reexport
 
 from agent import Agent, losses  # the interface alone; the equations
-from agent.networks.batch_norm import refuse_batch_norm  # for agents whose batches hold one end of the transitions
-from agent.networks.mlp import Init  # how weights start
-from agent.networks.residual import build_network  # an actor's or a critic's MLP or other network
+from agent.networks.mlp import Init, build_network  # how weights start; an actor's or a critic's network
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, UpdateAt  # the base class, its types
 from agent.schedule import Schedules  # numbers on a schedule (`self.schedules`)
 from agent.soft_actor import SoftActor, UpdateOrder  # with critics, slow targets, a soft actor and a temperature

@@ -7,8 +7,7 @@ from torch.func import functional_call
 
 from agent.networks.encoder import FromNumbers
 from agent.networks.heads import ScalarHead
-from agent.networks.mlp import Init, mlp
-from agent.networks.residual import build_network
+from agent.networks.mlp import Init, build_network, mlp
 from agent.toolkit.hooks import Draws
 from settings.types import Depth, Factory, Members, PositiveFloat, PositiveInt
 

@@ -10,9 +10,11 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from agent import Agent
 from agent.execution import Eager, Result
+from agent.networks.batch_norm import BatchNorm
 from agent.networks.encoder import ImageShape
 from agent.observations import observations
 from agent.policy import Policy, recipe, save_policy
@@ -141,6 +143,13 @@ class OffPolicyAgent(Agent):
         if self._actor_average_share and module is getattr(self, "actor", None):
             self.actor_average = ActorAverage(module, self._actor_average_share)
 
+    def refuse_batch_norm(self) -> None:
+        """Raises UserError for batch normalisation, for agents whose batches hold only one end of the transitions."""
+        for name in ("actor", "critic"):
+            if any(isinstance(layer, BatchNorm | _BatchNorm) for layer in getattr(self, name).modules()):
+                what = "batch normalisation is for agent=crossq, whose batches have both ends"
+                raise UserError(f"agent.{name}.network: {what}")
+
     def step_optimizers(self, **losses: Tensor) -> None:
         """Steps each named optimizer on its loss; computes all gradients before any step, in one backward pass.
 
@@ -184,6 +193,11 @@ class OffPolicyAgent(Agent):
         if key not in self.pattern:
             self.pattern[key] = self._is_due(*key)
         return self.pattern[key]
+
+    @property
+    def variant(self) -> tuple[Any, ...]:
+        """The Python values that an update branches on; each combination needs a separate recording or graph."""
+        return self.autocast_dtype, self.training, self.phase, *sorted(self.pattern.items())
 
     def _is_due(self, frequency: int, at: UpdateAt) -> bool:
         return (self.num_updates + (at == "last")) % frequency == 0

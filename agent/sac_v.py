@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from agent import losses
-from agent.api import Batch, LearningRate, Metrics, Noise, SoftActor, StepResult, frozen_view, refuse_batch_norm
+from agent.api import Batch, LearningRate, Metrics, Noise, SoftActor, StepResult, frozen_view
 from agent.networks.heads import ScalarHead
 from settings.types import Betas, Factory, NonNegativeFloat, PositiveFloat
 from utils import UserError
@@ -37,7 +37,7 @@ class SACVAgent(SoftActor):
                 f"agent.critic.head={type(head).__name__}: with a value network the critics give values, and "
                 "agent.squared_error_weight is their loss's factor; leave the head null, or choose agent=sac"
             )
-        refuse_batch_norm(actor=self.actor, critic=self.critic)
+        self.refuse_batch_norm()
         self.squared_error_weight, self.output_regularisation = squared_error_weight, output_regularisation
         self.policy_gradient, self.action_prior = policy_gradient, action_prior
         self.value = self.build(value, takes_action=False)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from agent import losses
 from agent.critic import RandomSubset
-from agent.networks.batch_norm import refuse_batch_norm
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, UpdateAt
 from agent.toolkit.copies import frozen_view
 from agent.toolkit.hooks import Noise
@@ -82,7 +81,7 @@ class SoftActor(OffPolicyAgent):
 
     def add_slow_critics(self, num_target_critics: int | None = None) -> None:
         """Adds `critic_target`, its `target_outputs`, and `frozen_critic`, for batches of one end of a transition."""
-        refuse_batch_norm(actor=self.actor, critic=self.critic)
+        self.refuse_batch_norm()
         self.critic_target = self.slow_copy(self.critic)
         self.frozen_critic = frozen_view(self.critic)
         self.target_outputs = self.critic_target.outputs

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from agent.api import Batch, LearningRate, Noise, OffPolicyAgent, StepResult, UpdateAt, frozen_view, refuse_batch_norm
-from agent.networks.mlp import Init
-from agent.networks.residual import build_network
+from agent.api import Batch, LearningRate, Noise, OffPolicyAgent, StepResult, UpdateAt, frozen_view
+from agent.networks.mlp import Init, build_network
 from settings.types import Betas, Depth, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate
 
@@ -81,7 +80,7 @@ class TD3Agent(OffPolicyAgent):
         self.actor_update_at: UpdateAt = actor_update_at
         self.target_noise_std, self.target_noise_clip = target_noise_std, target_noise_clip
         self.actor, self.critic = self.build(actor), self.build(critic, learns_encoder=True)
-        refuse_batch_norm(actor=self.actor, critic=self.critic)
+        self.refuse_batch_norm()
         self.actor_target = copy.deepcopy(self.actor).requires_grad_(False)
         self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
         self.frozen_critic = frozen_view(self.critic)

@@ -14,8 +14,8 @@ from gymnasium.vector.utils import batch_space
 
 from envs.episodes import TRAIN_STREAM, episode_seed
 from physics.indices import Indices
-from physics.simulation import SuiteSimulation
 from physics.task import Task
+from physics.worlds import SuiteSimulation
 
 # Arrays of MjData that an episode's start fills; mujoco-warp does not compute positions of objects fixed to the world.
 STARTED = ("qpos", "qvel", "act", "qacc_warmstart", "geom_xpos", "site_xpos")

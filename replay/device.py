@@ -3,6 +3,7 @@
 Rows added as arrays stay authoritative on the host; rows added as tensors are on the device, and checkpoints copy them.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 import torch
 
 from replay_buffer import Batch, ReplayBuffer, Ring
+from settings.obs_spec import ObsSpec
 from settings.types import Storage
 from utils import UserError, restore_generator
 
+SPARE = 32  # one spare frame per 32 transitions, as an episode has one more frame than transitions
 SHARE_OF_FREE_MEMORY = 4  # `auto` chooses the device for rows that take at most 1/4 of its free memory
 
 
@@ -118,14 +121,28 @@ class DeviceReplayBuffer(DeviceRing, ReplayBuffer):
 STORAGES: dict[str, type[ReplayBuffer]] = {"host": ReplayBuffer, "device": DeviceReplayBuffer}
 
 
-def choose_storage(storage: Storage, device: torch.device, is_uniform: bool, num_bytes: int) -> str:
+def choose_storage(
+    storage: Storage,
+    device: torch.device,
+    is_uniform: bool,
+    obs: ObsSpec,
+    action_shape: tuple[int, ...],
+    capacity: int,
+) -> str:
     """Turns `replay_storage` into a key of STORAGES; `auto` depends on the free memory of the device.
 
-    Args:
-        is_uniform: whether all rows are equally likely, in each place of a batch.
-        num_bytes: size of a full buffer.
+    `is_uniform` says whether all rows are equally likely, in each place of a batch.
     """
     if storage != "auto":
         return storage
-    is_small = device.type == "cuda" and num_bytes * SHARE_OF_FREE_MEMORY <= torch.cuda.mem_get_info(device)[0]
-    return "device" if is_small and is_uniform else "host"
+    if device.type != "cuda" or not is_uniform:
+        return "host"
+    num_bytes = nbytes(obs, action_shape, capacity)
+    return "device" if num_bytes * SHARE_OF_FREE_MEMORY <= torch.cuda.mem_get_info(device)[0] else "host"
+
+
+def nbytes(obs: ObsSpec, action_shape: tuple[int, ...], capacity: int) -> int:
+    """Returns the size of the rings of a full buffer, in bytes; a ReplayBuffer's if it needs no frames."""
+    in_row = obs.frame_stack if obs.has_frames else obs.width
+    frames = 4 * obs.width // obs.frame_stack * (1 + 1 / SPARE) if obs.has_frames else 0
+    return int(capacity * (4 * (2 * in_row + math.prod(action_shape) + 2) + frames))

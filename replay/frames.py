@@ -4,21 +4,19 @@ With stacks of three, a transition has six frames, of which five are already sto
 their content with the newest frames, so the buffer need not know about episodes, environments or n-step rows.
 """
 
-import math
 import zlib
 from typing import Any
 
 import numpy as np
 import torch
 
-from replay.device import DeviceReplayBuffer, DeviceRing
+from replay.device import SPARE, DeviceReplayBuffer, DeviceRing
 from replay.n_step import add_each
 from replay_buffer import ReplayBuffer, Ring
 from settings.obs_spec import ObsSpec
 from settings.types import Factory, NonNegativeInt, PositiveInt
 
 SEARCHED = 4096  # newest frames that a new frame is compared with; at most half the ring
-SPARE = 32  # one spare frame per 32 transitions, as an episode has one more frame than transitions
 
 
 class FrameBuffer(ReplayBuffer):
@@ -188,10 +186,3 @@ class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
 
 
 STORAGES: dict[str, type[ReplayBuffer]] = {"host": FrameBuffer, "device": DeviceFrameBuffer}
-
-
-def nbytes(obs: ObsSpec, action_shape: tuple[int, ...], capacity: int) -> int:
-    """Returns the size of the rings of a full buffer, in bytes; a ReplayBuffer's if it needs no frames."""
-    in_row = obs.frame_stack if obs.has_frames else obs.width
-    frames = 4 * obs.width // obs.frame_stack * (1 + 1 / SPARE) if obs.has_frames else 0
-    return int(capacity * (4 * (2 * in_row + math.prod(action_shape) + 2) + frames))

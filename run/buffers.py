@@ -45,8 +45,8 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
     if get_object(cfg.replay_buffer["_target_"]) is not ReplayBuffer:
         return "auto"
     is_uniform = draws_with_replacement(cfg) and cfg.replay_buffer.get("sampling") is None
-    num_bytes = frames.nbytes(spec.obs, spec.action_shape, cfg.replay_buffer["capacity"])
-    return device_buffer.choose_storage(cfg.replay_storage, device, is_uniform, num_bytes)
+    sizes = spec.obs, spec.action_shape, cfg.replay_buffer["capacity"]
+    return device_buffer.choose_storage(cfg.replay_storage, device, is_uniform, *sizes)
 
 
 def make_replay_buffer(cfg: Settings, spec: EnvSpec, device: torch.device, storage: str) -> Any:
@@ -113,8 +113,8 @@ class Preloaded:
     def _make_buffer(self, capacity: int) -> ReplayBuffer:
         """Makes the buffer of the preloaded transitions, and mixes it into the batches."""
         cfg, spec, replaces = self.cfg, self.spec, draws_with_replacement(self.cfg)
-        num_bytes = frames.nbytes(spec.obs, spec.action_shape, capacity)
-        kind = device_buffer.STORAGES[device_buffer.choose_storage("auto", self.device, replaces, num_bytes)]
+        sizes = spec.obs, spec.action_shape, capacity
+        kind = device_buffer.STORAGES[device_buffer.choose_storage("auto", self.device, replaces, *sizes)]
         seed = int(np.random.SeedSequence([cfg.seed, STREAM]).generate_state(1)[0])
         self.buffer = self.offline = kind(spec.obs.shape, spec.action_shape, capacity, self.device, seed, replaces)
         self.batches = MixedBatches(self.replay_buffer, self.buffer, cfg.preload_share)

@@ -17,7 +17,6 @@ from agent import Agent
 from envs.episodes import make_vector_env
 from envs.make import adapt
 from logger import Logger
-from replay import frames
 from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
 from run.agents import EnvSpec
@@ -81,7 +80,7 @@ def train(
     envs = make_vector_env(partial(next, iter(env_list)), seed, len(env_list))
     spec, device = EnvSpec.of(env_list[0]), getattr(agent, "device", torch.device("cpu"))
     if replay_buffer is None:
-        storage = choose_storage("auto", device, True, frames.nbytes(spec.obs, spec.action_shape, num_steps))
+        storage = choose_storage("auto", device, True, spec.obs, spec.action_shape, num_steps)
         replay_buffer = STORAGES[storage](spec.obs.shape, spec.action_shape, num_steps, device, seed)
     set_execution(agent, choose_execution("auto", agent, device), device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger

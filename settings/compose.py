@@ -1,11 +1,15 @@
-"""Composes settings, with or without a command line.
+"""Composes settings, with or without a command line; the functions in them, `${product:5000,${action_repeat}}`.
 
 Hydra 1.3 is patched in the function that applies overrides, also in the workers of a sweep. Without the patch it would
 merge a node of another class with the old one: `agent.critic.head={_target_: my.Head, _partial_: true}` would keep the
 old head's keys; and it would ask for a plus, `+env_kwargs.friction=0.5`, for keys that only the environment knows.
 """
 
+import hashlib
 from argparse import ArgumentParser
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +18,16 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from settings import resolvers  # noqa: F401  registers functions for YAML
+from settings.env_ids import EPISODE_LENGTH, newest_id
+from settings.operating_system import usable_cpus
 from settings.schema import Settings, check, get_values
 
 CONFIG_DIR = Path(__file__).resolve().parents[1] / "config"
 OPEN_GROUPS = ("env_kwargs", "info_keys")  # groups that take keys which no YAML names
+MAX_NAME_BYTES = 200  # of at most 255 bytes, to which a suffix may be added
+DEFAULT_LABEL = "test_exp"  # of config/train.yaml
+# Also removes Hydra's escapes and quotes: Hydra hands a swept value to its jobs as env=my_pkg\:A-v0.
+SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
 
 
 def compose_config(overrides: list[str], config_name: str = "train") -> DictConfig:
@@ -55,3 +64,65 @@ _hydras_apply = ConfigLoaderImpl._apply_overrides_to_config
 ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_apply_overrides)  # type: ignore[method-assign, assignment]
 # Since Python 3.14 argparse reads help texts as options are added, and one of Hydra's is no text until it is shown.
 ArgumentParser._check_help = lambda *_: None  # type: ignore[attr-defined]
+
+
+def product(a: Any, b: Any) -> Any:
+    """Returns a * b for positive numbers; 1 for other values, which are refused where their own keys are checked."""
+    return a * b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """Returns a / b for positive numbers; 1 for other values, as `product`."""
+    return a / b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """Returns min(a, b)."""
+    return min(a, b)
+
+
+def discount_of_length(env: Any, env_kwargs: Any, action_repeat: Any) -> float:
+    """Returns clip(1 - 5 / T, 0.95, 0.995) for episodes of T decisions, as in TD-MPC2 (arXiv 2310.16828), SimBa, XQC.
+
+    T follows from `env_kwargs.max_episode_steps`, or the limit registered with the id.
+    """
+    length = (env_kwargs or {}).get("max_episode_steps") or _find_registered_length(str(env)) or EPISODE_LENGTH
+    return min(max(1 - 5 * max(action_repeat, 1) / length, 0.95), 0.995)
+
+
+def _find_registered_length(env: str) -> int | None:
+    import gymnasium as gym  # imported late: few configurations need it
+
+    module, _, env_id = env.rpartition(":")
+    with suppress(Exception):  # a name or a package that does not exist is reported when the environment is made
+        if module:
+            import_module(module)  # registers the id
+        return gym.spec(newest_id(env_id)).max_episode_steps
+    return None
+
+
+def slug(text: Any) -> str:
+    """Returns a text as a part of a folder's name; a checksum stands for what is too long for a file system."""
+    name = str(text).translate(SLUG) or "run"
+    written = name.encode(errors="surrogateescape")
+    if len(written) <= MAX_NAME_BYTES:
+        return name
+    return f"{written[: MAX_NAME_BYTES - 13].decode(errors='ignore')}_{hashlib.sha256(written).hexdigest()[:12]}"
+
+
+def label(experiment: Any, overrides: Iterable[str]) -> str:
+    """Returns the label's part of a folder's name; "" for the default label, unless an override sets it."""
+    is_set = experiment != DEFAULT_LABEL or any(text.startswith("experiment=") for text in overrides)
+    return f"_{experiment}" if is_set and experiment else ""
+
+
+def runs_at_once(device: str) -> int:
+    """Returns how many runs share a machine: one per GPU, or one per core if no GPU is used."""
+    import torch  # imported late: composing and checking do not need it
+
+    gpus = 0 if device == "cpu" else torch.cuda.device_count()
+    return gpus or usable_cpus()
+
+
+for resolver in (product, quotient, smaller, discount_of_length, slug, label, runs_at_once):
+    OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

@@ -7,11 +7,6 @@ from torch import Tensor
 Result = tuple[dict[str, Tensor], Any]  # metrics and histogram inputs, as OffPolicyAgent.update_step returns them
 
 
-def variant(agent: Any) -> tuple[Any, ...]:
-    """Returns the Python values that an update branches on; each combination needs a separate recording or graph."""
-    return agent.autocast_dtype, agent.training, agent.phase, *sorted(agent.pattern.items())
-
-
 class Eager:
     """Runs every update in Python."""
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agent.execution import Result, variant
+from agent.execution import Result
 from agent.execution.audit import Audit, difference_message
 from utils import UserError
 
@@ -87,7 +87,7 @@ class Captured:
             return agent.compute_update(replay_buffer.staged(), noise)
 
         # Warm up, then capture.
-        key = replay_buffer, variant(agent)
+        key = replay_buffer, agent.variant
         if key not in self._graphs:
             if not self._enabled or self._warm_ups[key] < WARM_UPS:
                 self._warm_ups[key] += 1

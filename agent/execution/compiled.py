@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agent.execution import Result, variant
+from agent.execution import Result
 from agent.toolkit.adam import Adam
 from agent.toolkit.hooks import Noise
 
@@ -76,7 +76,7 @@ class CompiledStep:
         return noted.requests
 
     def _key(self, batch: Any) -> Any:
-        return type(batch), len(batch.obs), variant(self._agent)
+        return type(batch), len(batch.obs), self._agent.variant
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agent.execution import Result, variant
+from agent.execution import Result
 from agent.execution.audit import Audit, difference_message
 from agent.execution.tracing import CannotTraceError, trace
 
@@ -43,7 +43,7 @@ class Recorded:
             return agent.compute_update(batch, agent.noise)
 
         # Later updates of a variant are replayed; the audit compares a few of them with Python.
-        if recording := self._recordings.get((type(batch), agent.batch_size, variant(agent))):
+        if recording := self._recordings.get((type(batch), agent.batch_size, agent.variant)):
             if not self._audit.due():
                 callback, self.meanwhile = self.meanwhile, None
                 if callback is not None:
@@ -76,6 +76,6 @@ class Recorded:
             self._enabled = False
         else:
             metrics, outputs = results[0]
-            key = type(batch), agent.batch_size, variant(agent)  # not before: the update may have asked more of `due`
+            key = type(batch), agent.batch_size, agent.variant  # not before: the update may have asked more of `due`
             self._recordings[key] = _Recording(program, list(metrics), list(outputs), written)
         return results[0]

@@ -16,7 +16,6 @@ from torch.autograd.function import once_differentiable
 from agent.networks.mlp import Gradient, Linear, fast_affine, fast_matmul, weight_gradient, without_autocast
 from agent.toolkit.hooks import Phased, TracksBatchStatistics
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
-from utils import UserError
 
 
 class Statistics(NamedTuple):
@@ -135,15 +134,6 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         self.running_var.lerp_(var.expand_as(self.running_var), 1 - self.momentum)
         self.num_steps += 1
         self._pending = None
-
-
-def refuse_batch_norm(**networks: nn.Module) -> None:
-    """Raises UserError for batch normalisation, for agents whose batches hold only one end of the transitions."""
-    for name, network in networks.items():
-        if any(isinstance(layer, BatchNorm | nn.modules.batchnorm._BatchNorm) for layer in network.modules()):
-            raise UserError(
-                f"agent.{name}.network: batch normalisation is for agent=crossq, whose batches have both ends"
-            )
 
 
 def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,13 +12,14 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from settings.operating_system import of_processor
+from settings.types import Factory
 
 Init = Literal["orthogonal", "xavier", "torch", "lecun", "he_normal"]
 VARIANCES = {"lecun": 1.0, "he_normal": 2.0}  # of weights from a truncated normal distribution, times in_dim
@@ -331,3 +332,24 @@ def mlp(
     hidden = [Linear(fan_in, fan_out, num_members, init) for fan_in, fan_out in pairwise(widths)]
     last_init = init if last_init_bound is None else last_init_bound
     return MLP(*hidden, Linear(widths[-1], out_dim, num_members, last_init))
+
+
+class Shape(NamedTuple):
+    """What an actor or a critic requires of its network; see `mlp`."""
+
+    in_dim: int
+    hidden_dim: int
+    out_dim: int
+    hidden_depth: int
+    num_members: int | None = None
+    init: Init = "orthogonal"
+    last_init_bound: float | None = None
+
+    def make_last_linear(self, fan_in: int) -> Linear:
+        last_init = self.init if self.last_init_bound is None else self.last_init_bound
+        return Linear(fan_in, self.out_dim, self.num_members, last_init)
+
+
+def build_network(network: Factory | None, *shape: Any) -> nn.Module:
+    """Builds a network of the Shape `shape`; without a factory, the plain MLP."""
+    return mlp(*shape) if network is None else network(shape=Shape(*shape))

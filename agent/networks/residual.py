@@ -7,39 +7,18 @@ both keep the shape of their input, (B, width) or (N, B, width).
 
 from abc import abstractmethod
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
-from agent.networks.mlp import Init, Linear, affine, mlp
+from agent.networks.mlp import Init, Linear, Shape, affine
 from agent.toolkit.hooks import AfterStep
 from settings.types import Factory, PositiveInt
 
 UnitLength = bool | Literal["weights"]
-
-
-class Shape(NamedTuple):
-    """What an actor or a critic requires of its network; see agent.networks.mlp.mlp."""
-
-    in_dim: int
-    hidden_dim: int
-    out_dim: int
-    hidden_depth: int
-    num_members: int | None = None
-    init: Init = "orthogonal"
-    last_init_bound: float | None = None
-
-    def make_last_linear(self, fan_in: int) -> Linear:
-        last_init = self.init if self.last_init_bound is None else self.last_init_bound
-        return Linear(fan_in, self.out_dim, self.num_members, last_init)
-
-
-def build_network(network: Factory | None, *shape: Any) -> nn.Module:
-    """Builds a network of the Shape `shape`; without a factory, the plain MLP."""
-    return mlp(*shape) if network is None else network(shape=Shape(*shape))
 
 
 class Network(nn.Sequential, AfterStep):

@@ -9,6 +9,7 @@ import replay_buffer
 from replay.device import SHARE_OF_FREE_MEMORY, DeviceReplayBuffer, choose_storage
 from replay.sampling import Fading
 from replay_buffer import ReplayBuffer
+from settings.obs_spec import ObsSpec
 from utils import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -46,10 +47,11 @@ def test_rows_that_come_as_tensors_are_drawn_and_saved_as_those_of_the_host() ->
 
 def test_auto_is_what_the_machine_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (SHARE_OF_FREE_MEMORY * 1000, 10**9))
-    cases = ((CPU, True, 1, "host"), (GPU, True, 1000, "device"), (GPU, True, 1001, "host"), (GPU, False, 1, "host"))
-    for device, is_uniform, num_bytes, expected in cases:
-        assert choose_storage("auto", device, is_uniform, num_bytes) == expected
-    assert choose_storage("device", GPU, True, 10**6) == "device"
+    obs = ObsSpec(vector_dim=123)  # with two action dimensions, a row has 1000 bytes
+    cases = ((CPU, True, 2, "host"), (GPU, True, 2, "device"), (GPU, True, 3, "host"), (GPU, False, 2, "host"))
+    for device, is_uniform, action_dim, expected in cases:
+        assert choose_storage("auto", device, is_uniform, obs, (action_dim,), 1) == expected
+    assert choose_storage("device", GPU, True, obs, (2,), 10**6) == "device"
 
 
 def test_what_is_not_drawn_uniformly_with_replacement_is_for_the_host() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from replay.frames import STORAGES, FrameBuffer, nbytes
+from replay.device import nbytes
+from replay.frames import STORAGES, FrameBuffer
 from run.agents import EnvSpec
 from run.buffers import make_replay_buffer
 from settings.obs_spec import ObsSpec

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from settings import resolvers
+from settings import compose as resolvers
 
 OWN = "import gymnasium\n\ngymnasium.register('OfThatLength-v0', lambda: None, max_episode_steps=150)\n"
 

@@ -9,8 +9,8 @@ import torch
 
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, LayerNorm, RMSNorm
-from agent.networks.mlp import mlp
-from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBlock, Residual, Shape
+from agent.networks.mlp import Shape, mlp
+from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBlock, Residual
 from agent.toolkit.hooks import Noise
 
 NETWORKS: dict[str, Any] = {
