@@ -13,11 +13,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override
 from hydra.errors import HydraException, MissingConfigException
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from settings import env_ids
 from settings.compose import CONFIG_DIR, compose_config
+from settings.keys import dotted
 from settings.schema import check, get_values, suggest
 from utils import RunError, UserError, one_line
 
@@ -163,14 +164,6 @@ def _list_keys() -> list[str]:
     """Returns all dotted keys, with the groups that the command line chooses, such as agent=crossq."""
     chosen = [text for text in sys.argv[1:] if (CONFIG_DIR / text.partition("=")[0]).is_dir() and "," not in text]
     try:
-        return list(_walk(compose_config(chosen)))
+        return list(dotted(OmegaConf.to_container(compose_config(chosen))))  # type: ignore[arg-type]
     except HydraException:  # a wrong choice
         return []
-
-
-def _walk(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    for key in map(str, config):
-        yield f"{prefix}{key}"
-        child = config._get_node(key)
-        if isinstance(child, DictConfig) and not child._is_none() and not child._is_interpolation():
-            yield from _walk(child, f"{prefix}{key}.")
