@@ -45,7 +45,7 @@ cluster-test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m cluster
 
 thorough: $(VENV)/warp.stamp
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m thorough
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m thorough
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
