@@ -175,7 +175,7 @@ def test_a_capture_that_fails_names_the_way_out(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ("td3", "droq", "crossq"))  # test_pairs.py compiles every agent
+@pytest.mark.parametrize("name", ("td3", "droq", "crossq", "sac_discrete", "drq"))
 def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without inductor, whose compiler takes half a minute: the risk lies in what is traced, gradients included.
     monkeypatch.setattr("agent.execution.compiled.BACKEND", "aot_eager")

@@ -40,7 +40,8 @@ CHOICES = {  # several parts at once; `make thorough` tests each part with each 
 }
 SLOW = VECTORS | PIXELS
 QUICK = CHOICES | {name: SLOW.pop(name) for name in ("sac", "td3", "flash_sac", "sac_v", "drq from pixels")}
-SLOW |= {f"{name} with {part}": overrides(name, part) for (name, part), together in table().items() if together}
+WITH_PART = {part: name for (name, part), together in table().items() if together}  # one agent for each part
+SLOW |= {f"{name} with {part}": overrides(name, part) for part, name in WITH_PART.items()}
 
 
 @pytest.fixture(autouse=True)
