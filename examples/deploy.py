@@ -91,6 +91,8 @@ def main() -> None:
     about = json.loads(args.path.with_name(f"{args.path.name}.json").read_text(encoding="utf-8"))
     if ":" in about["task"] and args.env is None:
         parser.error(f"{about['task']} would import a package; if it is yours, add --env {about['task']}")
+    if about["env_wrappers"]:
+        print(f"{about['task']}: trained with {about['env_wrappers']}, which this example does not know")
     env = make_env(args.env or about["task"], about["env_kwargs"], [key for i in about["inputs"] for key in i["keys"]])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # enough for one observation

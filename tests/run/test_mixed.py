@@ -188,11 +188,11 @@ def test_the_example_stacks_and_joins_what_the_exported_policy_takes(
     newest: deque[Any] = deque(maxlen=inputs[0]["frame_stack"])
     for step in range(4):
         newest.extend([theirs] * (1 if step else 9))
-        seen = example["make_inputs"](inputs, env.observation_space, newest)
+        policy_inputs = example["make_inputs"](inputs, env.observation_space, newest)
         ours_of = inputs_of(ours.observation_space.obs_spec, obs[None])  # type: ignore[attr-defined]
-        for name, array in seen.items():
+        for name, array in policy_inputs.items():
             np.testing.assert_allclose(array, ours_of[name], rtol=0, atol=1e-4)
-        action = session.run(None, seen)[0][0]
+        action = session.run(None, policy_inputs)[0][0]
         obs, *_ = ours.step(policy.actor.act(obs))
         theirs, *_ = env.step(action)
 
