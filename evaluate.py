@@ -1,14 +1,8 @@
 """Evaluates a run's policy: `python evaluate.py exp/<day>/<run>`, or `.../checkpoints/step_<number>` for an older one.
 
-`--best` evaluates the policy of the best evaluation during training. The file of a policy can be evaluated too
-(`python evaluate.py policies/cheetah_run.pt`); it is filmed with `--video out.mp4`.
-
-Prints the return of each episode when it ends, and films the first one. Without `--seed`, the episodes are those of
-the evaluation during training at that step. Neither the replay buffer nor a GPU is needed.
-
-`--view` shows them live in a window instead, one after the other until it is closed.
-
-`--dataset cheetah/expert-v0` records the episodes as a Minari data set (docs/DATA.md).
+The file of a policy can be evaluated too: `python evaluate.py policies/cheetah_run.pt --video out.mp4`. Prints the
+return of each episode when it ends, and films the first one. Without `--seed`, the episodes are those of the evaluation
+during training at that step. Neither the replay buffer nor a GPU is needed.
 """
 
 import argparse
@@ -38,14 +32,10 @@ def evaluate(
     dataset_id: str | None = None,
     views: bool = False,
 ) -> list[float]:
-    """Evaluates the policy of a checkpoint; returns the episodes' returns.
+    """Evaluates the policy of a checkpoint (see run.run_policy.load_run_policy); returns the episodes' returns.
 
-    Args:
-        path, device, trusted: see run.run_policy.load_run_policy.
-        num_episodes, seed, sample: None uses the run's num_eval_episodes, seed, and eval_sample.
-        film: the file for the video of the first episode; None records no video.
-        dataset_id: the id of a data set to write the episodes to; None writes none.
-        views: show the episodes in a window; None as `num_episodes` shows them until it is closed.
+    None as `num_episodes`, `seed` or `sample` uses the run's; with `views`, episodes are shown in a window, and by
+    default until it is closed. `film` is the file for the video of the first one, `dataset_id` where all are recorded.
     """
     if dataset_id is not None:
         from replay import minari_sets  # needs the extra `data`
@@ -95,9 +85,9 @@ def main() -> None:
     add("--sample", action=argparse.BooleanOptionalAction, help="sample the actions (default: as in training)")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:<number> (default: auto)")
     add("--video", type=Path, help="default: <run folder>/video/evaluate.mp4; a policy's file: none")
-    add("--view", action="store_true", help="show the policy live in a window; it records nothing")
+    add("--view", action="store_true", help="show the policy live in a window, until it is closed")
     add("--no-video", action="store_true", help="do not film")
-    add("--dataset", metavar="ID", help="record a data set, such as cheetah/expert-v0")
+    add("--dataset", metavar="ID", help="record a Minari data set, such as cheetah/expert-v0 (docs/DATA.md)")
     add("--trust", action="append", default=[], metavar="PACKAGE", help="a package of the run's classes")
     args = parser.parse_args()
     path = (args.path / BEST if args.best else args.path).resolve()

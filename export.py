@@ -2,8 +2,7 @@
 
 Writes `export/policy.onnx` into the run's folder, and `policy.onnx.json`, which describes it. The graph maps
 observations, as the environment returns them, to greedy actions in the environment's own bounds, in batches of any
-size. `--format policy` writes a file for this project's evaluate.py and `seed_policy`, without the run's folder.
-`--best` exports the policy of the best evaluation. Each file is compared with the policy (docs/EXPORT.md).
+size. `--format policy` writes a file for evaluate.py and `seed_policy`. Each file is compared with the policy.
 """
 
 import argparse

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from settings.keys import dotted
 from settings.types import Factory, NonNegativeInt
 from sinks.sink import GROUPS, Row, Sink, group_of
-from utils import to_np
+from utils import dotted, to_np
 
 Sums = dict[tuple[str, ...], tuple[Any, int]]  # keys that are logged together -> sum of their values, and their number
 

@@ -55,8 +55,11 @@ def main() -> int:
         elif any(text.startswith("resume=") and text != f"resume={AUTO}" for text in arguments):
             _continue_run(arguments)
         else:
-            with sweeps.saving_on_signal():
-                run_job()
+            # For a sweep's workers, which start elsewhere.
+            os.environ["PYTHONPATH"] = os.pathsep.join(
+                filter(None, [str(CONFIG_DIR.parent), os.environ.get("PYTHONPATH")])
+            )
+            run_job()
     except Ending as ending:
         return _report(ending.__cause__)
     except Exception as error:

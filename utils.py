@@ -130,13 +130,18 @@ def require_finite_losses(row: dict[str, float]) -> None:
             raise RunError(f"{key} is {value}")
 
 
-def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(state: Any, name: str = "", nested: Any = (dict, list, tuple)) -> Iterator[tuple[str, Any]]:
     """Yields the leaves of nested dictionaries, lists and tuples with their dotted names."""
-    if isinstance(state, dict | list | tuple):
+    if isinstance(state, nested):
         for key, child in state.items() if isinstance(state, dict) else enumerate(state):
-            yield from leaves(child, f"{name}.{key}" if name else str(key))
+            yield from leaves(child, f"{name}.{key}" if name else str(key), nested)
     else:
         yield name, state
+
+
+def dotted(config: Any) -> dict[str, Any]:
+    """Flattens a nested configuration to one level of dotted keys. A list is a value."""
+    return dict(leaves(config, nested=dict))
 
 
 def non_finite(state: Any, name: str) -> str | None:

@@ -21,7 +21,6 @@ class Agent(ABC):
     training = True
     discrete_actions = False  # whether actions are integers below action_dim, instead of action_dim numbers in [-1, 1]
     supports_prioritised_replay = False  # whether updates use a batch's weights and return priorities for its rows
-    autocast_dtype: torch.dtype | None = None  # dtype of an update's large matmuls; None: the parameters' dtype
 
     @abstractmethod
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:

@@ -7,7 +7,7 @@ from torch.func import functional_call
 
 from agent.networks.encoder import FromNumbers
 from agent.networks.heads import ScalarHead
-from agent.networks.mlp import Init, build_network, mlp
+from agent.networks.mlp import Init, build_network
 from agent.toolkit.hooks import Draws
 from settings.types import Depth, Factory, Members, PositiveFloat, PositiveInt
 
@@ -83,7 +83,7 @@ class RandomSubset(Draws):
 
 
 class ValueNetwork(nn.Module):
-    """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1); see agent.networks.mlp.mlp."""
+    """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1)."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ValueNetwork(nn.Module):
         last_init_bound: PositiveFloat | None = None,
     ):
         super().__init__()
-        self.trunk = mlp(obs_dim, hidden_dim, 1, hidden_depth, None, init, last_init_bound)
+        self.trunk = build_network(None, obs_dim, hidden_dim, 1, hidden_depth, None, init, last_init_bound)
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.trunk(obs)

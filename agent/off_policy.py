@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -197,7 +197,7 @@ class OffPolicyAgent(Agent):
     @property
     def variant(self) -> tuple[Any, ...]:
         """The Python values that an update branches on; each combination needs a separate recording or graph."""
-        return self.autocast_dtype, self.training, self.phase, *sorted(self.pattern.items())
+        return self.training, self.phase, *sorted(self.pattern.items())
 
     def _is_due(self, frequency: int, at: UpdateAt) -> bool:
         return (self.num_updates + (at == "last")) % frequency == 0
@@ -311,10 +311,7 @@ class OffPolicyAgent(Agent):
         self.give_noise(noise)
         prepared = self._prepare(batch, noise)
         step = self.update_step if self.compiled_step is None else self.compiled_step
-        # No cache of casts: entries cached during a graph's capture would be read after their memory was reused.
-        dtype = self.autocast_dtype
-        with torch.autocast(self.device.type, dtype, cache_enabled=False) if dtype else nullcontext():
-            metrics, outputs = step(prepared, noise)
+        metrics, outputs = step(prepared, noise)
         self.give_noise(None)
         metrics["train/batch_reward"] = batch.reward.mean()  # as stored, before normalising and scaling
         return metrics, outputs

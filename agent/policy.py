@@ -7,7 +7,6 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agent.execution.tracing import Tensors, TracedByShape
+from agent.execution.tracing import Tensors
 from agent.exploration import HeldNoise
-from settings.trust import is_within
+from settings.trust import find_class, is_within
 from utils import UserError, replacing, restore_generator
 
 FORMAT = "policy-2"
-HERE = Path(__file__).resolve().parent
 
 Recipe = dict[str, Any]  # {"target": dotted name of a network's class, "kwargs": plain values and recipes}
 
@@ -46,7 +44,7 @@ class Policy:
         self.critic: Any = critic
         self.normaliser = normaliser
         self.action_range, self.device, self.generator = action_range, device, generator
-        self.choose: Callable[[Tensors], Tensors] = self.actions  # or `actions`, traced
+        self.choose: Callable[[Tensors], Tensors] = self.actions  # or `actions`, traced (run/execution.py)
         self.training = False
         self._pinned = torch.empty(0)  # pinned memory from which observations are sent to a GPU
 
@@ -105,7 +103,7 @@ class Policy:
     def actions(self, inputs: Tensors) -> Tensors:
         """The tensor operations of `act`: [obs (B, obs_dim)] or [obs, noise (B, noise_dim)] -> [actions (B, |A|)]."""
         obs, *noise = inputs
-        obs = self._normalised(obs)
+        obs = obs if self.normaliser is None else self.normaliser(obs)
         dist = self.actor(obs)
         action = dist.sample(*noise) if noise else dist.greedy(lambda actions: self._q1(obs, actions))
         return [action.clamp(*self.action_range).to(action.dtype)]
@@ -113,14 +111,8 @@ class Policy:
     @torch.no_grad()
     def log_probs(self, obs: np.ndarray) -> np.ndarray:
         """Returns log pi(a|o) of every discrete action, (B, |A|)."""
-        return self.actor(self._normalised(self._to_device(torch.from_numpy(obs)))).log_probs.cpu().numpy()
-
-    def _normalised(self, obs: Tensor) -> Tensor:
-        return obs if self.normaliser is None else self.normaliser(obs)
-
-    def trace(self) -> None:
-        """Makes `act` run a traced program of `actions`, one per batch size, with bit-identical results."""
-        self.choose = TracedByShape(self.actions)
+        batch = self._to_device(torch.from_numpy(obs))
+        return self.actor(batch if self.normaliser is None else self.normaliser(batch)).log_probs.cpu().numpy()
 
     def _to_device(self, obs: Tensor) -> Tensor:
         """Sends observations without waiting for the GPU; copying the actions back is the only wait of a step."""
@@ -211,8 +203,11 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0, trusted: S
         raise UserError(f"{path}: not a policy of format {FORMAT}")
 
     def factory_of(part: Recipe) -> Any:
-        kwargs = {name: factory_of(arg) if isinstance(arg, dict) else arg for name, arg in part["kwargs"].items()}
-        return partial(_network_class(part["target"], path, trusted), **kwargs)
+        target, kwargs = part["target"], part["kwargs"]
+        network = find_class(target, ("agent",), trusted)
+        if network is None or not (is_within(target, trusted) or issubclass(network, nn.Module)):
+            raise UserError(f"{path}: it needs {target}, not one of this project's networks or of a package in trust=")
+        return partial(network, **{k: factory_of(arg) if isinstance(arg, dict) else arg for k, arg in kwargs.items()})
 
     networks: dict[str, Any] = {}
     for name, part in saved["networks"].items():
@@ -223,18 +218,3 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0, trusted: S
     generator = torch.Generator(device).manual_seed(seed)
     critic, normaliser = networks.get("critic"), networks.get("observation_normaliser")
     return Policy(networks["actor"], (low, high), torch.device(device), generator, critic, normaliser)
-
-
-def _network_class(target: str, path: str | Path, trusted: Sequence[str]) -> Any:
-    """Returns the network of this name if a file of the agent package, or a trusted package, defines it."""
-    module, _, name = target.rpartition(".")
-    if is_within(module, trusted):
-        return getattr(import_module(module), name)
-    package, *names = module.split(".")
-    is_ours = package == "agent" and all(part.isidentifier() for part in names)
-    is_ours = is_ours and HERE.joinpath(*names).with_suffix(".py").is_file()  # nothing else is imported
-    network_class = getattr(import_module(module), name, None) if is_ours else None
-    is_network = isinstance(network_class, type) and issubclass(network_class, nn.Module)
-    if not is_network or network_class.__module__ != module:
-        raise UserError(f"{path}: it needs {target}, not one of this project's networks or of a package in trust=")
-    return network_class

@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect
+from typing import TYPE_CHECKING
 
 from agent.toolkit.hooks import Scheduled
 from settings.types import Points, PositiveFloat, PositiveInt, Schedule
@@ -75,8 +76,9 @@ class Schedules(Scheduled):
         for name, schedule in self._schedules.items():
             self.__dict__[name] = schedule(step)
 
-    def __getattr__(self, name: str) -> float:
-        raise AttributeError(name)  # called for missing names alone; tells type checkers that attributes are numbers
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> float: ...
 
     def state_dict(self) -> dict[str, int]:
         return {"step": self._step}

@@ -25,7 +25,6 @@ VARIANTS = {  # cheetah_run at full size: 1024 units, batches of 1024; other age
     "eager": ["precision=tf32", "execution=eager"],
     "captured": TF32,
     "compiled_captured": ["precision=tf32", "execution=compiled_captured"],
-    "captured_bf16": ["precision=bf16", "execution=captured"],
     "captured_host": [*TF32, "replay_storage=host"],
     "strong": [*TF32, "preset=strong"],
     "flash_sac": [*TF32, "agent=flash_sac"],

@@ -18,16 +18,15 @@ from statistics import median
 from machine import ROOT, circumstances
 
 PEERS = ROOT / ".venv-bench" / "bin" / "python"
-MAX_BF16_RATIO = 3  # to fp32; where bf16 is emulated, an update would take seconds
 Times = dict[str, list[float]]  # system -> median seconds of an update in each round
 
 
 class Worker:
     """Makes the updates of one system in a process of its own (see benchmarks/update_worker.py)."""
 
-    def __init__(self, system: str, units: int, precision: str = "fp32"):
+    def __init__(self, system: str, units: int):
         python = str(PEERS) if system in ("sb3", "sbx") else sys.executable
-        command = [python, "benchmarks/update_worker.py", system, str(units), str(units), precision]
+        command = [python, "benchmarks/update_worker.py", system, str(units), str(units)]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
         self._read()
@@ -55,10 +54,6 @@ class Worker:
 def compare(units: int, rounds: int, updates_per_turn: int) -> Times:
     """Lets the systems take turns, each round starting with the next one."""
     workers = {name: Worker(name, units) for name in ("floor", "ours", "sb3", "sbx")}
-    workers["floor bf16"] = Worker("floor", units, "bf16")
-    floors = [workers[name].median_s(max(2, updates_per_turn // 5)) for name in ("floor", "floor bf16")]
-    if floors[1] < MAX_BF16_RATIO * floors[0]:
-        workers["ours bf16"] = Worker("ours", units, "bf16")
     for worker in workers.values():
         worker.median_s(max(2, updates_per_turn // 5))
     names = list(workers)
@@ -101,13 +96,12 @@ def start_s() -> float:
 
 
 def compute_ratios(sizes: dict[int, Times]) -> dict[str, float]:
-    """Returns the median over rounds of our time divided by another's, for each size and precision."""
+    """Returns the median over rounds of our time divided by another's, for each size."""
     ratios = {}
     for units, times in sizes.items():
-        for ours in {"ours", "ours bf16"} & times.keys():
-            for other in {"floor", "ours", "sb3", "sbx"} - {ours}:
-                quotients = [a / b for a, b in zip(times[ours], times[other], strict=True)]
-                ratios[f"update_{units}_{'bf16' if 'bf16' in ours else 'fp32'}_vs_{other}"] = median(quotients)
+        for other in times.keys() - {"ours"}:
+            quotients = [a / b for a, b in zip(times["ours"], times[other], strict=True)]
+            ratios[f"update_{units}_vs_{other}"] = median(quotients)
     return {name: round(ratios[name], 3) for name in sorted(ratios)}
 
 

@@ -1,6 +1,6 @@
 """Makes updates of one system on request and reports their times; benchmarks/speed.py lets several take turns.
 
-    update_worker.py SYSTEM UNITS BATCH PRECISION
+    update_worker.py SYSTEM UNITS BATCH
 
 Reads a count from standard input, makes that many updates, prints their seconds as a JSON list, and repeats until the
 input ends. Every system has cheetah_run's sizes, two hidden layers, the same learning rates and a full replay buffer,
@@ -25,12 +25,10 @@ OBS_DIM, ACTION_DIM, NUM_STORED, LR = 17, 6, 100_000, 1e-4
 Update = Callable[[], object]
 
 
-def floor(units: int, batch: int, precision: str) -> Update:
+def floor(units: int, batch: int) -> Update:
     from agent.networks.mlp import LARGE_OF_COLUMNS, fast_matmul
 
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    x, gradient = (torch.randn(batch, units).to(dtype) for _ in range(2))
-    weight = torch.randn(units, units).to(dtype)
+    x, gradient, weight = torch.randn(batch, units), torch.randn(batch, units), torch.randn(units, units)
 
     def update() -> None:
         for _ in range(8):  # forward: actor 2, target critics 2, critics 4
@@ -43,11 +41,11 @@ def floor(units: int, batch: int, precision: str) -> Update:
     return update
 
 
-def ours(units: int, batch: int, precision: str) -> Update:
+def ours(units: int, batch: int) -> Update:
     widths = [f"agent.actor.hidden_dim={units}", f"agent.critic.hidden_dim={units}", f"agent.batch_size={batch}"]
     run = ["env=cheetah_run", f"replay_buffer_capacity={NUM_STORED}", "save_video=false", "eval_in_background=false"]
     with redirect_stdout(sys.stderr), tempfile.TemporaryDirectory() as folder:  # standard output carries the answers
-        workspace = make_workspace(Path(folder), [*run, *widths, f"precision={precision}", "device=cpu"])
+        workspace = make_workspace(Path(folder), [*run, *widths, "device=cpu"])
     for obs, action, reward, next_obs in transitions():
         workspace.replay_buffer.add(obs, action, reward, next_obs, False, False)
     return lambda: workspace.agent.update(workspace.replay_buffer, workspace.logger, 0)
@@ -81,7 +79,7 @@ def peer(make: Any, **kwargs: Any) -> Any:
     return model
 
 
-def sb3(units: int, batch: int, precision: str) -> Update:
+def sb3(units: int, batch: int) -> Update:
     """Makes two updates per call, so that targets can move at every second update; `main` halves the time."""
     from stable_baselines3 import SAC
 
@@ -90,7 +88,7 @@ def sb3(units: int, batch: int, precision: str) -> Update:
     return lambda: model.train(2, batch)
 
 
-def sbx(units: int, batch: int, precision: str) -> Update:
+def sbx(units: int, batch: int) -> Update:
     """Makes one update per call; SBX moves its targets at every update."""
     from sbx import SAC
 
@@ -99,9 +97,9 @@ def sbx(units: int, batch: int, precision: str) -> Update:
 
 
 def main() -> None:
-    system, units, batch, precision = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    system, units, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     make: Any = {"floor": floor, "ours": ours, "sb3": sb3, "sbx": sbx}[system]
-    update, per_call = make(units, batch, precision), 2 if system == "sb3" else 1
+    update, per_call = make(units, batch), 2 if system == "sb3" else 1
     update()
     print("ready", flush=True)
     for line in sys.stdin:

@@ -84,19 +84,16 @@ def make(
     channels_first: bool = True,
     task_kwargs: dict[str, Any] | None = None,
 ) -> gym.Env:
-    """Builds one suite task.
+    """Builds one suite task, such as "cheetah", "run".
 
     Args:
-        domain_name, task_name: such as "cheetah" and "run".
         seed: seeds the construction of the task (`lqr` tasks draw their model then), and its episodes until
             `reset(seed=...)` seeds them.
         visualize_reward: colour the rendering by reward.
         from_pixels: observations are rendered images instead of state vectors.
-        height, width: size of rendered frames, in pixels.
-        camera_id: the camera that renders.
+        height, width, camera_id: size of rendered frames, in pixels, and the camera that renders them.
         frame_skip: control steps for which each action is held; their rewards are summed.
         episode_length: control steps after which an episode is truncated; None leaves it to the task.
-        environment_kwargs, task_kwargs: passed to `suite.load`.
         time_limit: the task's own limit, in simulated seconds; reaching it truncates and never terminates.
             Defaults to the task's; the `lqr` tasks, which have none, get `episode_length` control steps.
         channels_first: pixel observations are (3, H, W); otherwise (H, W, 3).

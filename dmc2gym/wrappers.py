@@ -64,8 +64,7 @@ class ActionMap:
             self.half, self.shift = (self.high - self.low) / 2, 1.0
             self.policy_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
         if not (self.low < self.high).all():
-            hint = "; action_bounds replaces infinite bounds, which count as -1 and 1" if "inf" in str(space) else ""
-            raise ValueError(f"its actions, {space}, leave no choice between a lowest and a highest one{hint}")
+            raise ValueError(f"its actions, {space}, leave no choice: infinite bounds count as -1 and 1")
         self.space, self.dtype = space, space.dtype
         symmetric = np.array_equal(self.low, -np.ones(self.low.shape)) and np.array_equal(self.high, -self.low)
         self._rounds_outside = self.dtype == np.float64 and not symmetric  # one rounding past a bound

@@ -59,18 +59,30 @@ def make_env(
         human: with `render`, a Gymnasium task opens a window and draws into it in each step.
     """
     with _explain_mistakes(name, kwargs):
-        if name in SUITE_TASKS:
-            if suite is None:
-                raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
-            return _make_suite_env(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
         if is_simulator(name):
             from envs.simulator import OneWorld
 
             return OneWorld(make_simulator(name, 1, seed, kwargs, wrappers, info_keys))
-        draws_itself = human and not pixels.rendered  # rendered observations need frames as arrays
-        env = wrap(_make_gymnasium(name, kwargs, render or pixels.rendered, draws_itself), wrappers)
-        env = adapt(env, name, action_repeat, pixels=pixels, info_keys=info_keys)
-        return gym.wrappers.HumanRendering(env) if human and pixels.rendered else env
+        if name not in SUITE_TASKS:
+            draws_itself = human and not pixels.rendered  # rendered observations need frames as arrays
+            env = wrap(_make_gymnasium(name, kwargs, render or pixels.rendered, draws_itself), wrappers)
+            env = adapt(env, name, action_repeat, pixels=pixels, info_keys=info_keys)
+            return gym.wrappers.HumanRendering(env) if human and pixels.rendered else env
+        if suite is None:
+            raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
+        domain, task = SUITE_TASKS[name]
+        size, camera = pixels.size if pixels.rendered else VIDEO_SIZE, pixels.camera_of(domain)
+        of_task = inspect.signature(getattr(suite, domain).SUITE[task]).parameters
+        colours_by_reward = render and not pixels.rendered
+        task_kwargs = {key: value for key, value in kwargs.items() if key in of_task}
+        env_kwargs = {key: value for key, value in kwargs.items() if key not in of_task}
+        env = dmc2gym.load(domain, task, seed, colours_by_reward, size, size, camera, env_kwargs, task_kwargs)
+    if pixels.rendered or render:
+        _speed_up_rendering(env, max(size, VIDEO_SIZE), multisample=pixels.rendered)
+    limit = None if "time_limit" in kwargs else EPISODE_LENGTH
+    keys = () if pixels.groups is None else _list_keys(env)
+    env = adapt(wrap(env, wrappers), name, action_repeat, limit, pixels, info_keys, keys)
+    return VideoFrames(env, VIDEO_SIZE, camera) if pixels.rendered else env
 
 
 def is_simulator(name: str, num_envs: int = 1) -> bool:
@@ -149,38 +161,6 @@ def find_spec(name: str) -> EnvSpec:
         raise UserError(f"env={name}: {one_line(error)}") from error
 
 
-def _make_suite_env(
-    name: str,
-    seed: int,
-    action_repeat: int,
-    render: bool,
-    kwargs: Mapping[str, Any],
-    wrappers: Sequence[Wrap],
-    pixels: Pixels,
-    info_keys: Mapping[str, str],
-) -> gym.Env:
-    domain, task = SUITE_TASKS[name]
-    size, camera = pixels.size if pixels.rendered else VIDEO_SIZE, pixels.camera_of(domain)
-    of_task = inspect.signature(getattr(suite, domain).SUITE[task]).parameters
-    env = dmc2gym.load(
-        domain,
-        task,
-        seed,
-        render and not pixels.rendered,  # whether rewards colour the frames
-        size,
-        size,
-        camera,
-        task_kwargs={key: value for key, value in kwargs.items() if key in of_task},
-        environment_kwargs={key: value for key, value in kwargs.items() if key not in of_task},
-    )
-    if pixels.rendered or render:
-        _speed_up_rendering(env, max(size, VIDEO_SIZE), multisample=pixels.rendered)
-    limit = None if "time_limit" in kwargs else EPISODE_LENGTH
-    keys = () if pixels.groups is None else _list_keys(env)
-    env = adapt(wrap(env, wrappers), name, action_repeat, limit, pixels, info_keys, keys)
-    return VideoFrames(env, VIDEO_SIZE, camera) if pixels.rendered else env
-
-
 def _list_keys(env: gym.Env) -> Keys:
     """Returns the keys and widths of dm_control's observation, in the order in which it is flattened."""
     task = env.unwrapped._env  # type: ignore[attr-defined]
@@ -247,19 +227,6 @@ def _has_time_limit(env: gym.Env) -> bool:
     while isinstance(env, gym.Wrapper) and not isinstance(env, gym.wrappers.TimeLimit):
         env = env.env
     return isinstance(env, gym.wrappers.TimeLimit)
-
-
-class BoundedActions(gym.Wrapper):
-    """Sets the bounds that an environment's actions lack: b for -b to b, or one for each component of an action."""
-
-    def __init__(self, env: gym.Env, bounds: float | Sequence[float]):
-        super().__init__(env)
-        space = env.action_space
-        assert isinstance(space, gym.spaces.Box)
-        limits = np.broadcast_to(bounds if np.size(bounds) == 1 else np.reshape(bounds, space.shape), space.shape)
-        low = np.where(space.low <= -dmc2gym.UNBOUNDED, -limits, space.low)
-        high = np.where(space.high >= dmc2gym.UNBOUNDED, limits, space.high)
-        self.action_space = gym.spaces.Box(low, high, dtype=space.dtype)
 
 
 def wrap(env: Any, wrappers: Sequence[Wrap]) -> Any:

@@ -16,36 +16,11 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from settings import env_ids
 from settings.compose import CONFIG_DIR, compose_config
-from settings.keys import dotted
 from settings.schema import check, get_values, suggest
-from utils import RunError, UserError, one_line
+from utils import RunError, UserError, dotted, one_line
 
 AUTO = "auto"  # value of `resume`
-RENAMED = {  # what pytorch_sac, Stable-Baselines3 and CleanRL call a key -> its name here
-    "double_q_critic.params.": "agent.critic.",
-    "diag_gaussian_actor.params.": "agent.actor.",
-    "agent.params.": "agent.",
-    "agent.class": "agent._target_",
-    "lr": "agent.critic_lr, agent.actor_lr and agent.alpha_lr",
-    "learning_rate": "agent.critic_lr, agent.actor_lr and agent.alpha_lr",
-    "policy_lr": "agent.actor_lr",
-    "q_lr": "agent.critic_lr",
-    "gamma": "agent.discount",
-    "tau": "agent.critic_tau",
-    "batch_size": "agent.batch_size",
-    "ent_coef": "agent.init_temperature, with agent/temperature=fixed",
-    "total_timesteps": "num_train_steps",
-    "learning_starts": "num_seed_steps",
-    "buffer_size": "replay_buffer_capacity",
-    "train_freq": "update_every",
-    "gradient_steps": "updates_per_step",
-    "env_id": "env",
-    "n_envs": "num_envs",
-    "wandb": "log_save_wandb",
-    "track": "log_save_wandb",
-}
 EXTRAS = {"joblib": "joblib", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}  # of pyproject.toml
 
 
@@ -58,13 +33,13 @@ class CheckFirst(Callback):
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with _ending():
-            check_run(config)
+            check(get_values(config))
             _require_free(config, "hydra.run.dir", "config.yaml")
 
     def on_multirun_start(self, config: DictConfig, **run: Any) -> None:
         with _ending():
             overrides = parse_sweep(config)
-            check_run(compose(run["config_name"], [_take_first(override) for override in overrides]))
+            check(get_values(compose(run["config_name"], [_take_first(override) for override in overrides])))
             # A run's folder is named by its seed and what the sweep varies.
             fixed = [
                 one.key_or_group for one in overrides if not one.is_sweep_override() and one.key_or_group != "seed"
@@ -93,12 +68,6 @@ def _ending() -> Iterator[None]:
         raise Ending from explain(error)
     except Exception as error:
         raise Ending from error
-
-
-def check_run(config: DictConfig) -> None:
-    """Checks the values of one run; those that need no slow imports first."""
-    env_ids.require_known(str(config.env))
-    check(get_values(config))
 
 
 def parse_sweep(config: DictConfig) -> list[Override]:
@@ -147,23 +116,16 @@ def explain(error: HydraException | OmegaConfBaseException) -> UserError:
     absent = re.match(r"Could not (?:override|append to config|delete from config)[^']*'([^'=]+)", str(error))
     key = absent[1] if absent else getattr(cause, "full_key", None)
     if key and ("not in struct" in str(cause) or absent):
-        return UserError(f"{key}: unknown key; {find_hint(key)}")
+        hint = suggest(key, ["preset", *_list_keys()]) or "`python train.py --help` lists them"
+        return UserError(f"{key}: unknown key; {hint}")
     text = one_line(cause).partition(" full_key:")[0].partition(" See https://")[0]
     return UserError(f"{key}: {text}" if key else text)
-
-
-def find_hint(key: str) -> str:
-    """Returns what a key is called here, or the nearest keys, or where all are listed."""
-    for old, new in RENAMED.items():
-        if key == old or (old.endswith(".") and key.startswith(old)):
-            return f"here it is {new}{key.removeprefix(old)}"
-    return suggest(key, ["preset", *_list_keys()]) or "`python train.py --help` lists them"
 
 
 def _list_keys() -> list[str]:
     """Returns all dotted keys, with the groups that the command line chooses, such as agent=crossq."""
     chosen = [text for text in sys.argv[1:] if (CONFIG_DIR / text.partition("=")[0]).is_dir() and "," not in text]
     try:
-        return list(dotted(OmegaConf.to_container(compose_config(chosen))))  # type: ignore[arg-type]
+        return list(dotted(OmegaConf.to_container(compose_config(chosen))))
     except HydraException:  # a wrong choice
         return []

@@ -45,11 +45,6 @@ def sweep(launcher: Launcher, config: DictConfig) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lock(folder / ".lock")
     study = _open_study(folder, sweeper)
-    texts = [str(one.input_line) for one in overrides if one.key_or_group != "resume"]
-    asked = {"searched": texts, "direction": sweeper.direction}
-    if study.user_attrs.setdefault("asked", asked) != asked:
-        raise UserError(f"hydra.sweep.dir={folder}: the study there has other values: {study.user_attrs['asked']}")
-    study.set_user_attr("asked", asked)
     while True:
         trials = study.get_trials(states=[TrialState.RUNNING])  # those that were interrupted
         for _ in range(0 if trials else min(sweeper.n_jobs, sweeper.n_trials - len(study.trials))):

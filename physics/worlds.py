@@ -134,7 +134,8 @@ class Worlds(SuiteSimulation):
     def reset(self, index: int, seed: int) -> np.ndarray:
         """Begins an episode of one world with dm_control's own start; returns the observation, (obs_dim,), float32."""
         obs, _ = self._env.reset(seed=seed)
-        self._take(index)
+        self._own_fields[index] = [field.copy() for field in self._fields[0]]
+        mujoco.mj_copyData(self._worlds[index], self._model, self._data)
         self._worlds[index].warning.number[:] = 0
         self._steps[index] = 0
         self._in_env = index
@@ -162,7 +163,11 @@ class Worlds(SuiteSimulation):
             self._state.choose(chosen)
             reward = self._task.reward(self._state)
             rewards += reward if everyone else np.where(np.array(held) > number, reward, 0.0)
-        self._require_valid(chosen)
+        self._warnings.choose(chosen)
+        if self._warnings.number.any():
+            names = list(mujoco.mjtWarning.__members__)
+            raised = ", ".join(names[kind] for kind in np.flatnonzero(self._warnings.number.any(0)))
+            raise RunError(f"env={self._name}: Physics state is invalid. Warning(s) raised: {raised}")
         for index, count in zip(chosen, held, strict=True):
             self._steps[index] += count
         obs = np.concatenate(self._task.observation(self._state), axis=1, dtype=np.float32, casting="same_kind")
@@ -187,13 +192,6 @@ class Worlds(SuiteSimulation):
             self._advance_some(_take_from(left))
             for other in others:
                 other.result()
-
-    def _require_valid(self, which: Sequence[int]) -> None:
-        self._warnings.choose(which)
-        if self._warnings.number.any():
-            names = list(mujoco.mjtWarning.__members__)
-            raised = ", ".join(names[kind] for kind in np.flatnonzero(self._warnings.number.any(0)))
-            raise RunError(f"env={self._name}: Physics state is invalid. Warning(s) raised: {raised}")
 
     def _count_threads(self, count: int) -> int:
         """Returns the number of threads that should step `count` worlds."""
@@ -221,11 +219,6 @@ class Worlds(SuiteSimulation):
     def _write(self, index: int, thread: int = 0) -> None:
         for field, values in zip(self._fields[thread], self._own_fields[index], strict=True):
             field[:] = values
-
-    def _take(self, index: int) -> None:
-        """Copies the environment's state to a world."""
-        self._own_fields[index] = [field.copy() for field in self._fields[0]]
-        mujoco.mj_copyData(self._worlds[index], self._model, self._data)
 
     def _give(self, index: int) -> None:
         """Copies a world's state to the environment."""

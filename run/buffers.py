@@ -140,7 +140,7 @@ def _open_run(name: str, cfg: Settings, spec: EnvSpec) -> Source:
     old: Any = OmegaConf.load(Path(name) / "config.yaml")
     if old.n_step > 1:
         raise UserError(f"preload={name}: it has n_step={old.n_step}; only a run with n_step=1 can be preloaded")
-    _require_same(name, {key: old[key] for key in ("action_repeat", "action_bounds", "obs_groups")}, cfg)
+    _require_same(name, {key: old[key] for key in ("action_repeat", "obs_groups")}, cfg)
     identity = {key: spec.agent_arguments()[key] for key in ("obs_dim", "action_dim")}
     saved = read_newest(Path(name), identity=identity, with_rows=True)
     stop = saved.count_rows(BUFFER)

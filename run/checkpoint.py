@@ -16,6 +16,7 @@ import contextlib
 import json
 import random
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -199,21 +200,21 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
 
 
+@dataclass(eq=False)
 class GlobalGenerators:
     """Saves the global random generators of Python, NumPy, torch and, if the run uses one, its GPU."""
 
-    def __init__(self, device: torch.device):
-        self._device = device
+    device: torch.device
 
     def state_dict(self) -> dict[str, Any]:
         kind, keys, *rest = np.random.get_state(legacy=True)
         numpy_state = (kind, np.asarray(keys).tolist(), *rest)
         state = {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state()}
-        return state | ({"cuda": torch.cuda.get_rng_state(self._device)} if self._device.type == "cuda" else {})
+        return state | ({"cuda": torch.cuda.get_rng_state(self.device)} if self.device.type == "cuda" else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         random.setstate(state["python"])
         np.random.set_state(state["numpy"])
         torch.set_rng_state(state["torch"])
-        if self._device.type == "cuda" and "cuda" in state:  # a run may change its device
-            torch.cuda.set_rng_state(state["cuda"], self._device)
+        if self.device.type == "cuda" and "cuda" in state:  # a run may change its device
+            torch.cuda.set_rng_state(state["cuda"], self.device)

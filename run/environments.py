@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 
 from envs import opengl
 from envs.episodes import AUTO_INFO_KEYS, make_vector_env
-from envs.make import BoundedActions, is_simulator, make_env, make_simulator, needs_opengl
+from envs.make import is_simulator, make_env, make_simulator, needs_opengl
 from envs.observations import Pixels
 from envs.simulator import Simulator
 from physics import tasks
@@ -21,7 +21,7 @@ from utils import UserError
 
 # Keys of single environments, with the values that also fit worlds stepped together.
 SUPPORTED: Any = {"async_envs": (False,), "from_pixels": (False,), "frame_stack": ("auto", 1), "obs_groups": (None,)}
-BY_SIMULATORS = {**SUPPORTED, "action_repeat": (1,), "action_bounds": (None,)}
+BY_SIMULATORS = {**SUPPORTED, "action_repeat": (1,)}
 BY_BATCHED = {**SUPPORTED, "env_wrappers": ([],), "info_keys": ({}, AUTO_INFO_KEYS)}
 BY_WARP = {**BY_BATCHED, "action_repeat": (1,)}
 
@@ -66,7 +66,7 @@ def make_train_envs(cfg: Settings) -> Any:
         from physics.warp_worlds import WarpWorlds  # needs the extra `warp`
 
         device = resolve_device(cfg.device)
-        worlds = WarpWorlds(make(False), tasks.get(cfg.env), cfg.num_envs, cfg.seed, device)
+        worlds = WarpWorlds(make(False), tasks.find(cfg.env), cfg.num_envs, cfg.seed, device)
         return Simulator(worlds, cfg.env, cfg.seed, first_steps=cfg.stagger_steps)
     return TrainingWorlds(make.make_batch(cfg.num_envs, False), cfg.seed, cfg.stagger_steps)
 
@@ -79,17 +79,12 @@ def make_env_factory(cfg: Settings, place: Place, human: bool = False) -> Any:
     stack = None if cfg.frame_stack == "auto" else cfg.frame_stack
     pixels = Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
     options = _make_options(cfg, place)
-    if cfg.action_bounds is not None:
-        options["wrappers"].append(partial(BoundedActions, bounds=cfg.action_bounds))
     make: Any = partial(make_env, cfg.env, cfg.seed, cfg.action_repeat, pixels=pixels, human=human, **options)
-
-    def make_batch(count: int, render: bool) -> Worlds:
-        return Worlds(make(render), tasks.get(cfg.env), cfg.env, count, free_cores(cfg.device))
-
     if is_simulator(cfg.env):
         make.worlds = partial(_make_simulator, cfg, place)
     elif is_batched(cfg):
-        make.make_batch = make_batch
+        task, cores = tasks.find(cfg.env), free_cores(cfg.device)
+        make.make_batch = lambda count, render: Worlds(make(render), task, cfg.env, count, cores)
     return make
 
 

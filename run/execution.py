@@ -17,6 +17,7 @@ from agent.execution import Eager
 from agent.execution.captured import Captured, CudaGraphs
 from agent.execution.compiled import CompiledStep
 from agent.execution.recorded import Recorded
+from agent.execution.tracing import TracedByShape
 from agent.off_policy import OffPolicyAgent
 from settings.operating_system import usable_cpus
 from settings.types import Execution
@@ -37,14 +38,10 @@ def resolve_device(name: str) -> torch.device:
 
 
 def set_precision(precision: str, device: torch.device) -> str:
-    """Sets the precision of float32 matmuls; `auto` is tf32 on a GPU that has it, otherwise fp32.
-
-    With bf16 they stay in fp32: the agent's `autocast_dtype` then decides which of its matmuls are in bf16. Returns
-    the precision: fp32, tf32 or bf16.
-    """
+    """Sets the precision of float32 matmuls, and returns it: fp32 or tf32. `auto` is tf32 on a GPU that has it."""
     has_tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
     if precision == "tf32" and not has_tf32:
-        raise UserError(f"precision=tf32: {device} does not have it; choose auto, fp32 or bf16")
+        raise UserError(f"precision=tf32: {device} does not have it; choose auto or fp32")
     chosen = ("tf32" if has_tf32 else "fp32") if precision == "auto" else precision
     torch.set_float32_matmul_precision("high" if chosen == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = chosen == "tf32"  # the same for convolutions
@@ -97,6 +94,6 @@ def set_execution(agent: Any, execution: str, device: torch.device) -> None:
     if execution == "recorded":
         agent.execution = Recorded()
         for policy in (agent.policy, agent.newest_policy):
-            policy.trace()
+            policy.choose = TracedByShape(policy.actions)
     if "captured" in execution:
         agent.execution = Captured(CudaGraphs(device))

@@ -3,7 +3,6 @@
 docs/LIBRARY.md explains it, and examples/library.py is an example.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from run.execution import choose_execution, resolve_device, set_execution
 from run.loop import Loop
 from run.progress import Progress
 from run.stopping import Stopping
-from utils import UserError
 
 MIN_THREADED_WEIGHTS = 512 * 512  # a smaller matrix is multiplied in less time than a second thread takes to wake up
 
@@ -84,9 +82,6 @@ def train(
         replay_buffer = STORAGES[storage](spec.obs.shape, spec.action_shape, num_steps, device, seed)
     set_execution(agent, choose_execution("auto", agent, device), device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger
-    paths = [path for sink in getattr(logger, "sinks", {}).values() for path in getattr(sink, "_paths", {}).values()]
-    if used := [path for path in paths if path.exists()]:
-        raise UserError(f"{used[0]}: has the rows of another training; each call needs a Logger with its own folder")
     cfg = SimpleNamespace(
         num_train_steps=num_steps,
         num_seed_steps=num_seed_steps,
@@ -100,7 +95,7 @@ def train(
         checkpoint_frequency=checkpoint_frequency if checkpoint is not None else 0,
     )
     first_batch = 1 if getattr(replay_buffer, "with_replacement", True) else getattr(agent, "batch_size", 1)
-    progress, stopping = Progress(cfg, first_batch), Stopping(grace_s=math.inf)
+    progress, stopping = Progress(cfg, first_batch), Stopping()
     evaluations = Evaluations(agent, None if evaluator is None else lambda: evaluator, logger, progress, stopping)
     save_once = cache(checkpoint or (lambda step: None))
     run = SimpleNamespace(

@@ -12,15 +12,15 @@ from omegaconf import DictConfig, OmegaConf
 from run.buffers import parse_names
 from run.checkpoint import list_checkpoints
 from run.workspace import Workspace, read_finished
-from settings.keys import FROM_ENVIRONMENT, dotted
+from settings.keys import FROM_ENVIRONMENT
 from settings.schema import Settings, check, get_values
 from settings.trust import require_trusted
-from utils import UserError
+from utils import UserError, dotted
 
 # The keys that may change when a run goes on.
 MAY_CHANGE = (
     *("num_train_steps", "eval_frequency", "eval_in_background", "checkpoint_frequency", "keep_checkpoints"),
-    *("save_replay_buffer", "device", "execution", "replay_storage", "async_envs", "env_timeout_s", "grace_s"),
+    *("save_replay_buffer", "device", "execution", "replay_storage", "async_envs", "env_timeout_s"),
     *("save_video", "save_figure", "physics"),
 )
 
@@ -41,8 +41,8 @@ def begin_or_continue(
     cfg = dataclasses.replace(cfg, preload=parse_names(cfg.preload) or None)
     if resume:
         plain = OmegaConf.to_container(OmegaConf.create(dataclasses.asdict(cfg)))  # lists for tuples, as it is saved
-        written = dotted(OmegaConf.to_container(config, resolve=False))  # type: ignore[arg-type]
-        new_values = dotted(plain)  # type: ignore[arg-type]
+        written = dotted(OmegaConf.to_container(config, resolve=False))
+        new_values = dotted(plain)
         follows = [key for key in new_values if str(written.get(key)).startswith("${")]  # each follows another key
         cfg = _change(_read(folder), {key: new_values[key] for key in new_values if key not in follows}, folder)
     last_return = _find_result(cfg, folder, pruned_too=True) if may_continue else None

@@ -2,10 +2,8 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
@@ -18,8 +16,11 @@ class Stopped(KeyboardInterrupt):
     """A signal ended the run after its state was saved. Like Ctrl-C, it also ends a sweep, and so the process."""
 
     def __init__(self, message: str, exit_code: int):
-        super().__init__(message)
+        super().__init__(message, exit_code)  # a worker of a sweep pickles it
         self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Requeued(SystemExit):
@@ -34,16 +35,13 @@ class Stopping:
     """As a context manager, handles the signals that ask a run to stop.
 
     Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (SIGUSR2 under submitit) set `signal_number`; the loop then saves the run and
-    returns. The process exits at once on a second Ctrl-C. It is killed `grace_s` seconds after a signal (see `watch`).
+    returns. The process exits at once on a second Ctrl-C.
     """
 
-    def __init__(self, grace_s: float):
-        self._grace_s = grace_s
+    def __init__(self) -> None:
         self._previous: dict[int, Any] = {}  # replaced handlers, by signal
-        self._watch: subprocess.Popen[bytes] | None = None
         self._may_interrupt = False
-        # The signal that was received; in a sweep's worker perhaps before the run (launch/sweeps.py).
-        self.signal_number: int | None = signal.SIGTERM if "SWEEP_IS_STOPPING" in os.environ else None
+        self.signal_number: int | None = None  # that was received
 
     def __enter__(self) -> "Stopping":
         under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -51,19 +49,9 @@ class Stopping:
         of_cluster = (signal.SIGUSR2,) if "SUBMITIT_EXECUTOR" in os.environ else of_cluster
         if threading.current_thread() is threading.main_thread():  # Python handles no signals in other threads
             self._previous = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, *of_cluster)}
-            if self._grace_s < threading.TIMEOUT_MAX:
-                command = [sys.executable, "-IS", __file__, str(os.getpid()), str(self._grace_s)]
-                command += [str(int(number)) for number in self._previous]
-                self._watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-                os.set_blocking(self._watch.stdin.fileno(), False)  # type: ignore[union-attr]
-                signal.set_wakeup_fd(self._watch.stdin.fileno(), warn_on_full_buffer=False)  # type: ignore[union-attr]
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._watch:
-            signal.set_wakeup_fd(-1)
-            self._watch.kill()
-            self._watch.communicate()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
@@ -99,20 +87,3 @@ class Stopping:
         # Many send SIGTERM twice; the second one must not end the process before it has said that it saved.
         self._previous = {n: (lambda *_: None) if old is signal.SIG_DFL else old for n, old in self._previous.items()}
         raise Stopped(message, EXIT_INTERRUPTED if self.signal_number == signal.SIGINT else EXIT_SAVED)
-
-
-def watch(process: int, grace_s: float, numbers: list[int]) -> None:
-    """Runs as a program of its own: kills a process `grace_s` seconds after it has received one of the signals.
-
-    Python's C code writes the numbers of signals to this program's standard input at once, while a handler in Python
-    has to wait for an environment that hangs in C.
-    """
-    while received := os.read(0, 1):
-        if received[0] in numbers:
-            time.sleep(grace_s)
-            print(f"not saved within grace_s={grace_s:g}; the last checkpoint stays", file=sys.stderr, flush=True)
-            os.kill(process, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    watch(int(sys.argv[1]), float(sys.argv[2]), [int(number) for number in sys.argv[3:]])

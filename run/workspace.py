@@ -33,13 +33,14 @@ from run.execution import choose_execution, has_free_core, resolve_device, set_e
 from run.loop import Loop
 from run.progress import Progress
 from run.stopping import Requeued, Stopping
-from settings.keys import dotted, name_of_group
+from settings.keys import name_of_group
 from settings.operating_system import keep_freed_memory
 from settings.schema import Settings
 from utils import (
     RunError,
     UserError,
     command_line,
+    dotted,
     lock,
     non_finite,
     one_line,
@@ -98,7 +99,6 @@ class Workspace:
         self.agent = build_agent(cfg, spec, device)
         execution = choose_execution(cfg.execution, self.agent, device)
         set_execution(self.agent, execution, device)
-        self.agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
         self.seed_policy = build_seed_policy(cfg, self.agent, spec, device)
 
         # Replay buffer, and the transitions that it begins with.
@@ -125,7 +125,7 @@ class Workspace:
         # Evaluations. The project's evaluator is built when needed; a user's is built now, as it may have a state.
         make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, films)
         own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
-        self.stopping = Stopping(cfg.grace_s)
+        self.stopping = Stopping()
         first_batch = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
         self.progress = Progress(cfg, max(cfg.min_buffer_size, first_batch))
         self.best = BestPolicy(work_dir)

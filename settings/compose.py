@@ -5,7 +5,6 @@ merge a node of another class with the old one: `agent.critic.head={_target_: my
 old head's keys; and it would ask for a plus, `+env_kwargs.friction=0.5`, for keys that only the environment knows.
 """
 
-import hashlib
 from argparse import ArgumentParser
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,7 +23,6 @@ from settings.schema import Settings, check, get_values
 
 CONFIG_DIR = Path(__file__).resolve().parents[1] / "config"
 OPEN_GROUPS = ("env_kwargs", "info_keys")  # groups that take keys which no YAML names
-MAX_NAME_BYTES = 200  # of at most 255 bytes, to which a suffix may be added
 DEFAULT_LABEL = "test_exp"  # of config/train.yaml
 # Also removes Hydra's escapes and quotes: Hydra hands a swept value to its jobs as env=my_pkg\:A-v0.
 SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
@@ -102,12 +100,8 @@ def _find_registered_length(env: str) -> int | None:
 
 
 def slug(text: Any) -> str:
-    """Returns a text as a part of a folder's name; a checksum stands for what is too long for a file system."""
-    name = str(text).translate(SLUG) or "run"
-    written = name.encode(errors="surrogateescape")
-    if len(written) <= MAX_NAME_BYTES:
-        return name
-    return f"{written[: MAX_NAME_BYTES - 13].decode(errors='ignore')}_{hashlib.sha256(written).hexdigest()[:12]}"
+    """Returns a text as a part of a folder's name."""
+    return str(text).translate(SLUG) or "run"
 
 
 def label(experiment: Any, overrides: Iterable[str]) -> str:

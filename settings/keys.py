@@ -18,21 +18,13 @@ CHANGES_NO_TRAINING_STEP = (
     "num_train_steps",
     *("eval_frequency", "eval_in_background", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
     "info_keys*",
-    *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints", "grace_s"),
+    *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints"),
 )
 # Keys that equal another key unless they are set.
 REPEATS = {
     "replay_buffer.capacity": "replay_buffer_capacity",
     "replay_buffer.with_replacement": "sample_with_replacement",
 }
-
-
-def dotted(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flattens a nested configuration to one level of dotted keys. A list is a value."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def settings_that_matter(flat: dict[str, Any], num_train_steps: int) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
+from settings.env_ids import require_known
 from settings.types import (
     Execution,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
     RowSteps,
     Schedule,
@@ -59,7 +59,6 @@ class Settings:
     action_repeat: PositiveInt
     num_envs: Annotated[int, Gt(0), Le(65_536)]
     stagger_steps: NonNegativeInt
-    action_bounds: PositiveFloat | list[PositiveFloat] | None
     async_envs: bool
     physics: Literal["auto", "suite", "batched", "warp"]
     env_timeout_s: Seconds
@@ -90,9 +89,8 @@ class Settings:
     checkpoint_frequency: NonNegativeInt
     keep_checkpoints: PositiveInt
     save_replay_buffer: bool
-    grace_s: Seconds
     device: str
-    precision: Literal["auto", "fp32", "tf32", "bf16"]
+    precision: Literal["auto", "fp32", "tf32"]
     execution: Execution
     replay_storage: Storage
     num_threads: Annotated[int, Gt(0), Le(1024)] | None
@@ -124,8 +122,9 @@ def check(values: dict[str, Any]) -> Settings:
         The settings, with values converted: 1e6 to an int, a list to a tuple.
 
     Raises:
-        UserError: for an unknown key, a class that cannot be imported, or a value of the wrong type or range.
+        UserError: for an unknown task or key, a class that cannot be imported, or a value of the wrong type or range.
     """
+    require_known(str(values["env"]))  # first, as what follows may import torch
     agent = {key: value for key, value in values["agent"].items() if key not in AGENT_DEFAULTS_FOR_RUN}
     checked = _check_call(Settings, values | {"agent": agent}, "")
     if missing := {field.name for field in fields(Settings)} - checked.keys():

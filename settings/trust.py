@@ -5,12 +5,10 @@ A run's folder or a policy may come from someone else, and Hydra calls whatever 
 
 import importlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from utils import UserError, leaves
 
-ROOT = Path(__file__).resolve().parents[1]
 # The modules whose classes a node may name, by the configuration's top-level key.
 PLACES: dict[str, tuple[str, ...]] = {
     "agent": ("agent",),
@@ -46,16 +44,25 @@ def require_trusted(config: dict[str, Any], trusted: Sequence[str], where: str) 
             raise UserError(f"{where}: {key}={value}: an interpolation; a run's settings are saved without")
         if name != "_target_" or is_within(str(value), trusted):
             continue
-        module, _, class_name = str(value).rpartition(".")
-        if not is_within(module, PLACES.get(parents[0] if parents else "", ())):
-            hint = f"if you trust it, add trust={module.partition('.')[0]}"
+        packages = PLACES.get(parents[0] if parents else "", ())
+        if not is_within(str(value), packages):
+            hint = f"if you trust it, add trust={str(value).partition('.')[0]}"
             raise UserError(f"{where}: {key}={value}: not a class of this project that belongs there; {hint}")
-        try:
-            target = getattr(importlib.import_module(module), class_name, None)
-        except ImportError:
-            target = None
-        if not isinstance(target, type) or not is_within(target.__module__, PLACES[parents[0]]):
+        if find_class(str(value), packages) is None:
             raise UserError(f"{where}: {key}={value}: not a class that is defined there")
+
+
+def find_class(name: str, packages: Sequence[str], trusted: Sequence[str] = ()) -> Any:
+    """Returns the class of this name if one of these packages or modules defines it, or what a trusted one calls so;
+    None otherwise."""
+    module, _, class_name = name.rpartition(".")
+    try:
+        known = is_within(module, (*packages, *trusted))
+        found = getattr(importlib.import_module(module), class_name, None) if known else None
+    except ImportError:
+        found = None
+    is_ours = isinstance(found, type) and is_within(found.__module__, packages)
+    return found if is_ours or is_within(module, trusted) else None
 
 
 def is_within(name: str, packages: Sequence[str]) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import AfterValidator
 
 PositiveInt = Annotated[int, Gt(0)]
 NonNegativeInt = Annotated[int, Ge(0)]
@@ -18,14 +17,7 @@ UnitInterval = Annotated[float, Ge(0), Le(1)]
 Betas = tuple[Annotated[float, Ge(0), Lt(1)], Annotated[float, Ge(0), Lt(1)]]  # Adam's
 Points = Annotated[list[tuple[int, float]], MinLen(1)]  # (step, value)
 
-
-def _require_increasing(bounds: tuple[float, float]) -> tuple[float, float]:
-    if not bounds[0] < bounds[1]:
-        raise ValueError("must have the lower bound first")
-    return bounds
-
-
-Bounds = Annotated[tuple[float, float], AfterValidator(_require_increasing)]
+Bounds = tuple[float, float]  # the lower one first
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`, which the code completes
 Schedule = Callable[[int], float]  # environment step -> value (see agent/schedule.py)
 Execution = Literal["auto", "eager", "recorded", "compiled", "captured", "compiled_captured"]  # see agent/execution/

@@ -19,7 +19,7 @@ from matplotlib.ticker import EngFormatter
 from settings.env_ids import SUITE_TASKS
 from study import runs
 from study.profiles import TAUS
-from study.runs import Columns, Run
+from study.runs import Run
 from study.statistics import Average
 from study.summary import COLOURS, FEWER_RUNS, GREYS, LineStyle, Reference, Study, choose_styles
 from utils import replacing
@@ -28,7 +28,6 @@ Panel = Callable[[Axes], None]  # draws into its axes
 COLUMNS = 4  # panels per row, as in the literature
 INFO = "info_"  # prefix of columns that come from the environment's `info` (the key `info_keys`)
 TARGETS = {"actor_entropy": "actor_target_entropy"}  # columns drawn in the same panel
-SPEED = "steps_per_second"
 PANELS = {  # column of train.csv -> title, unit
     "actor_loss": ("actor loss", ""),
     "critic_loss": ("critic loss", ""),
@@ -36,7 +35,6 @@ PANELS = {  # column of train.csv -> title, unit
     "alpha_loss": ("temperature loss", ""),
     "alpha_value": ("temperature", ""),
     "actor_entropy": ("actor entropy", "nats"),
-    SPEED: ("speed, once updates run", "environment steps / s"),
 }
 STEPS, MINUTES = "environment steps", "minutes of training"
 PAGE_COLOURS = {"#000000": "var(--ink)", "#666666": "var(--faint)", "#0072b2": "var(--blue)"}  # see report.css
@@ -185,7 +183,7 @@ def draw_run(folder: Path, references: Sequence[Reference] = (), target: Path | 
 
 def make_run_panels(run: Run, references: Sequence[Reference] = ()) -> list[Panel]:
     """Makes a panel of the returns, and one per column of train.csv that has a title or comes from `info_keys`."""
-    train, evaluations = _without_seeding(run.training), run.evaluations
+    train, evaluations = run.training, run.evaluations
     styles = choose_styles([], [reference.label for reference in references])
 
     def draw(panel: Axes, column: str, title: str, unit: str = "") -> None:
@@ -211,14 +209,3 @@ def make_run_panels(run: Run, references: Sequence[Reference] = ()) -> list[Pane
     infos = (name for log in (train, evaluations) for name in log if name.startswith(INFO))
     shown |= {column: (column.removeprefix(INFO), "") for column in infos}
     return [partial(draw, column=column, title=title, unit=unit) for column, (title, unit) in shown.items()]
-
-
-def _without_seeding(train: Columns) -> Columns:
-    """Returns the log with the speeds of only those episodes that had updates, if there are any.
-
-    Episodes of random actions are ten times faster and would flatten the curve; so would that in which updates began.
-    """
-    updated = {step for column in PANELS if column.endswith("_loss") for step in train.get(column, ([], []))[0]}
-    kept = [(step, value) for step, value in zip(*train.get(SPEED, ([], [])), strict=True) if step in updated]
-    kept = kept[1:] if len(kept) > 2 else kept
-    return train | {SPEED: ([step for step, _ in kept], [value for _, value in kept])} if kept else train

@@ -6,10 +6,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from settings.keys import FROM_ENVIRONMENT, dotted, matches, settings_that_matter
+from settings.keys import FROM_ENVIRONMENT, matches, settings_that_matter
 from study import statistics
 from study.runs import Run
 from study.statistics import Average
+from utils import dotted
 
 FROM_TASK = (
     *("seed", "evaluator.seed", "replay_buffer.seed", "env", "logger.*"),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -168,9 +169,8 @@ def test_the_example_plays_it_without_torch(pendulum: Path) -> None:
     command = [sys.executable, "-P", "-c", code, *arguments]
     ended = subprocess.run(command, cwd=pendulum, env=HOMELESS, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    first, second, mean, calls = ended.stdout.splitlines()
-    assert mean.startswith("mean -")
-    assert calls.startswith("a call: median ") and calls.endswith(" ms of 200")  # two steps each, in 2 x 200
+    first, second, mean = ended.stdout.splitlines()
+    assert re.fullmatch(r"mean -[\d.]+ over 2 episodes; a call takes [\d.]+ ms", mean)
     returns = [float(line.split()[-1]) for line in (first, second)]
     assert returns == pytest.approx([played(pendulum, seed) for seed in (0, 1)], abs=0.5)  # with the run's env_kwargs
 

@@ -69,14 +69,14 @@ def test_every_preset_trains_and_logs_in_its_own_environment(tmp_path: Path, pre
 
 
 def test_the_saved_config_says_what_was_used(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path, "env=cheetah_run", "device=auto", "num_train_steps=1e3", "precision=bf16")
+    run = probes.workspace(tmp_path, "env=cheetah_run", "device=auto", "num_train_steps=1e3")
     run.close()
     saved = OmegaConf.load(tmp_path / "config.yaml")
     assert (saved.agent.obs_dim, saved.agent.action_dim, list(saved.agent.action_range)) == (17, 6, [-1.0, 1.0])
     assert saved.device in ("cpu", "cuda")
     assert saved.num_threads == torch.get_num_threads()
     assert saved.replay_buffer_capacity == 1000
-    assert saved.precision == "bf16" and run.agent.autocast_dtype is torch.bfloat16
+    assert saved.precision in ("fp32", "tf32")
 
 
 @pytest.mark.thorough

@@ -7,6 +7,7 @@ import copy
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,21 +21,17 @@ SMALLEST = 1e-5  # and at least this far
 FIRST = 10  # the replay that is compared first; then every tenth power of ten
 
 
+@dataclass
 class Audit:
-    """Compares the 10th, 100th, 1000th, ... replay of an agent's updates.
+    """Compares the 10th, 100th, 1000th, ... replay of an agent's updates."""
 
-    Args:
-        exact: whether results must be bit-identical; otherwise rounding may differ, as on a GPU.
-    """
-
-    def __init__(self, exact: bool):
-        self._exact = exact
-        self._replays = 0
+    exact: bool  # whether results must be bit-identical; otherwise rounding may differ, as on a GPU
+    replays: int = 0
 
     def due(self) -> bool:
         """Counts a replay and returns whether to compare this one."""
-        self._replays += 1
-        return self._replays >= FIRST and math.log10(self._replays).is_integer()
+        self.replays += 1
+        return self.replays >= FIRST and math.log10(self.replays).is_integer()
 
     def compare(
         self, agent: Any, replay: Callable[[], Result], run_eagerly: Callable[[], Result]
@@ -49,7 +46,7 @@ class Audit:
         agent.load_state_dict(before)
         result = run_eagerly()
         eager = [*result, agent.state_dict()]
-        if not self._exact:
+        if not self.exact:
             return result, _beyond_rounding(dict(leaves(before)), dict(leaves(replayed)), dict(leaves(eager)))
         for (name, replayed_value), (_, eager_value) in zip(leaves(replayed), leaves(eager), strict=True):
             if not _equal(replayed_value, eager_value):

@@ -5,7 +5,7 @@ traced program has none of this. It runs the same operations in the same order, 
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -222,21 +222,18 @@ class _SourceWriter(DispatchMode):
         if isinstance(value, Tensor):
             return self._name(value)
         if isinstance(value, list | tuple):
-            return self._list(value, kind)
+            names = [self._argument(each) for each in value]
+            if names and all(name.startswith("constants") for name in names):
+                self.lists.append([self.constants[int(name[len("constants[") : -1])] for name in names])
+                return f"lists[{len(self.lists) - 1}]"
+            if not names:
+                return f"torch.jit.annotate({str(kind).replace('SymInt', 'int')}, [])"
+            return f"[{', '.join(names)}]"
         if isinstance(value, torch.device):
             return f'torch.device("{value}")'
         if value is None or isinstance(value, _LITERALS):
             return repr(value)
         raise CannotTraceError(f"an argument of type {type(value).__name__}")
-
-    def _list(self, values: Sequence[Any], kind: Any) -> str:
-        names = [self._argument(value) for value in values]
-        if names and all(name.startswith("constants") for name in names):
-            self.lists.append([self.constants[int(name[len("constants[") : -1])] for name in names])
-            return f"lists[{len(self.lists) - 1}]"
-        if not names:
-            return f"torch.jit.annotate({str(kind).replace('SymInt', 'int')}, [])"
-        return f"[{', '.join(names)}]"
 
 
 def _layout(tensor: Tensor) -> tuple[Any, Any, torch.dtype]:

@@ -8,5 +8,5 @@ from agent.networks.batch_norm import BatchNorm
 from agent.networks.encoder import Encoder
 from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
 from agent.networks.layers import Dropout, LayerNorm, RMSNorm
-from agent.networks.mlp import MLP, Linear, mlp
+from agent.networks.mlp import MLP, Linear
 from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBlock, Residual

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from agent.networks.mlp import Gradient, Linear, fast_affine, fast_matmul, weight_gradient, without_autocast
+from agent.networks.mlp import Gradient, Linear, fast_affine, fast_matmul, weight_gradient
 from agent.toolkit.hooks import Phased, TracksBatchStatistics
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 
@@ -87,14 +87,13 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
     def forward(self, x: Tensor) -> Tensor:
         return Normalised.apply(x, self.scale, self.shift, *self.statistics(x))
 
-    def into(self, linear: Linear, x: Tensor, relu: bool, dtype: torch.dtype | None = None) -> Tensor:
+    def into(self, linear: Linear, x: Tensor, relu: bool) -> Tensor:
         """Computes linear(self(x)), with a ReLU if `relu`: (B, in) or (N, B, in) -> (B, out) or (N, B, out).
 
-        With a ReLU, the backward pass overwrites the incoming gradient, so exactly one layer must use the output. The
-        matmul is in `dtype`; None is the parameters' dtype.
+        With a ReLU, the backward pass overwrites the incoming gradient, so exactly one layer must use the output.
         """
         statistics = self.statistics(x)
-        return NormalisedLinear.apply(x, self.scale, self.shift, linear.weight, linear.bias, relu, dtype, *statistics)
+        return NormalisedLinear.apply(x, self.scale, self.shift, linear.weight, linear.bias, relu, *statistics)
 
     @torch.no_grad()
     def statistics(self, x: Tensor) -> Statistics:
@@ -198,7 +197,6 @@ class Normalised(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @without_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
         x, s, *tensors = ctx.saved_tensors
         grad_t = gradient.sum(-2, keepdim=True)
@@ -219,27 +217,18 @@ class NormalisedLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        scale: Tensor,
-        shift: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        relu: bool,
-        dtype: torch.dtype | None,
-        *stats: Any,
+        ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, bias: Tensor, relu: bool, *stats: Any
     ) -> Tensor:
         s, t = _affine_map(scale, shift, Statistics(*stats))
         folded, constant = weight * s.mT, _constant(t, weight, bias)
-        out = _affine(x, folded, constant, dtype, relu)
+        out = fast_affine(x, folded, constant, relu)
         ctx.from_batch, *tensors = stats
-        ctx.relu, ctx.dtype = relu, dtype
+        ctx.relu = relu
         ctx.save_for_backward(x, out if relu else None, folded, weight, s, t, *tensors)
         return out
 
     @staticmethod
     @once_differentiable
-    @without_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
         x, out, folded, weight, s, t, *tensors = ctx.saved_tensors
         stats = Statistics(ctx.from_batch, *tensors)
@@ -249,7 +238,7 @@ class NormalisedLinear(torch.autograd.Function):
         # Gradients of `folded` and `constant` first, then of W, b, s and t, and finally of scale and shift.
         if ctx.from_batch or any(ctx.needs_input_grad[1:5]):
             grad_constant = gradient.sum(-2, keepdim=True)
-            grad_folded = weight_gradient(*_cast(ctx.dtype, x, gradient)).to(gradient.dtype)
+            grad_folded = weight_gradient(x, gradient)
             grad_weight = torch.addcmul(t.mT * grad_constant, grad_folded, s.mT)
             grad_bias = grad_constant if weight.dim() == 3 else grad_constant[0]
             grad_s = (grad_folded * weight).sum(-1).unsqueeze(-2)
@@ -258,16 +247,12 @@ class NormalisedLinear(torch.autograd.Function):
         # x's gradient: through `folded`, summed over members that share x, and through the statistics.
         if ctx.needs_input_grad[0]:
             x_per_member = x.dim() == gradient.dim()
-            grad_x = _input_gradient(gradient, folded, c1 if x_per_member else None, ctx.dtype)
+            grad_x = _input_gradient(gradient, folded, c1 if x_per_member else None)
             if not x_per_member:
                 grad_x = grad_x.sum(0) if c1 is None else grad_x.sum(0).add_(c1)
             if c2 is not None:
                 grad_x.addcmul_(x, c2)
-        return grad_x, grad_scale, grad_shift, grad_weight, grad_bias, None, None, *(None for _ in stats)
-
-
-def _cast(dtype: torch.dtype | None, *tensors: Tensor) -> tuple[Tensor, ...]:
-    return tensors if dtype is None else tuple(tensor.to(dtype) for tensor in tensors)
+        return grad_x, grad_scale, grad_shift, grad_weight, grad_bias, None, *(None for _ in stats)
 
 
 def _constant(t: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -277,17 +262,8 @@ def _constant(t: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.baddbmm(bias, t.expand(weight.shape[0], 1, -1), weight)
 
 
-def _affine(x: Tensor, weight: Tensor, bias: Tensor, dtype: Any, relu: bool = False) -> Tensor:
-    out_dtype = x.dtype
-    x, weight, bias = _cast(dtype, x, weight, bias)
-    return fast_affine(x, weight, bias, relu).to(out_dtype)
-
-
-def _input_gradient(gradient: Tensor, weight: Tensor, constant: Gradient, dtype: Any) -> Tensor:
+def _input_gradient(gradient: Tensor, weight: Tensor, constant: Gradient) -> Tensor:
     """Returns gradient W^T, plus a constant (..., 1, in) in each row."""
     if weight.shape[-1] == 1:
         return gradient * weight.mT if constant is None else torch.addcmul(constant, gradient, weight.mT)
-    if constant is None:
-        cast, weight = _cast(dtype, gradient, weight)
-        return fast_matmul(cast, weight.mT).to(gradient.dtype)
-    return _affine(gradient, weight.mT, constant, dtype)
+    return fast_matmul(gradient, weight.mT, constant)

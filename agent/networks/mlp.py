@@ -9,8 +9,8 @@ oneDNN costs ten microseconds more, so small matmuls stay with MKL. Autograd has
 """
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cache, wraps
+from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -26,7 +26,6 @@ VARIANCES = {"lecun": 1.0, "he_normal": 2.0}  # of weights from a truncated norm
 LARGE = 2**21  # multiplications at and above which oneDNN is faster: 128 rows by 128 x 128
 LARGE_OF_COLUMNS = 2**22  # the same if both matrices are read by columns, as for a weight's gradient
 Gradient = Tensor | None
-Backward = Callable[[Any, Tensor], tuple[Gradient, ...]]
 
 
 class Linear(nn.Module):
@@ -114,9 +113,7 @@ def _onednn(a: Tensor, b: Tensor, bias: Tensor | None, activation: str) -> Tenso
 class MLP(nn.Module):
     """Linear layers with ReLUs in between: (B, in) -> (B, out), or (N, B, out) for an ensemble.
 
-    Under autocast, the matmuls between hidden layers, which are nearly all of the work, and the backward pass use its
-    dtype. In the forward pass the first and the last layer stay in float32, so that observations and values keep their
-    precision. The layers are named 0, 2, 4, …, as in a torch.nn.Sequential with the ReLUs.
+    The layers are named 0, 2, 4, …, as in a torch.nn.Sequential with the ReLUs.
     """
 
     def __init__(self, *layers: Linear):
@@ -127,75 +124,49 @@ class MLP(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Applies the layers to one input (B, in), or to several that are concatenated to that width."""
-        device = inputs[0].device.type
-        if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):  # autocast would round every layer
-                return self._compute(inputs, torch.get_autocast_dtype(device))
-        return self._compute(inputs, None)
-
-    def _compute(self, inputs: tuple[Tensor, ...], hidden_dtype: torch.dtype | None) -> Tensor:
         weights, biases = [layer.weight for layer in self.layers], [layer.bias for layer in self.layers]
         if torch.is_grad_enabled():
-            return _ReLUStack.apply(hidden_dtype, len(inputs), *inputs, *weights, *biases)
-        return _forward(hidden_dtype, inputs, weights, biases)[0]
+            return _ReLUStack.apply(len(inputs), *inputs, *weights, *biases)
+        return _forward(inputs, weights, biases)[0]
 
 
 def _forward(
-    hidden_dtype: torch.dtype | None, inputs: tuple[Tensor, ...], weights: Sequence[Tensor], biases: Sequence[Tensor]
-) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Returns the output and, for the backward pass, the inputs and weights of all layers."""
+    inputs: tuple[Tensor, ...], weights: Sequence[Tensor], biases: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    """Returns the output and, for the backward pass, the inputs of all layers."""
     h = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
-    last, dtype = len(weights) - 1, h.dtype
-    layer_inputs, layer_weights = [], []
+    layer_inputs = []
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        if hidden_dtype is not None and 0 < i < last:
-            h, weight, bias = h.to(hidden_dtype), weight.to(hidden_dtype), bias.to(hidden_dtype)
         layer_inputs.append(h)
-        layer_weights.append(weight)
-        h = h if h.dtype is weight.dtype else h.to(dtype)
-        h = fast_affine(h, weight, bias, relu=i < last)
-    return h, layer_inputs, layer_weights
-
-
-def without_autocast(backward: Backward) -> Backward:
-    """Disables autocast, which would round every matmul of a backward pass."""
-
-    @wraps(backward)
-    def exact(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
-        if not torch.is_autocast_enabled(gradient.device.type):
-            return backward(ctx, gradient)
-        with torch.autocast(gradient.device.type, enabled=False):
-            return backward(ctx, gradient)
-
-    return exact
+        h = fast_affine(h, weight, bias, relu=i < len(weights) - 1)
+    return h, layer_inputs
 
 
 class _ReLUStack(torch.autograd.Function):
     """An MLP as one node of autograd's graph, with the gradients of the inputs and parameters that need one."""
 
     @staticmethod
-    def forward(ctx: Any, hidden_dtype: torch.dtype | None, num_inputs: int, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, num_inputs: int, *tensors: Tensor) -> Tensor:
         inputs, parameters = tensors[:num_inputs], tensors[num_inputs:]
         depth = len(parameters) // 2
-        out, layer_inputs, layer_weights = _forward(hidden_dtype, inputs, parameters[:depth], parameters[depth:])
-        ctx.save_for_backward(*layer_inputs, *layer_weights)
+        out, layer_inputs = _forward(inputs, parameters[:depth], parameters[depth:])
+        ctx.save_for_backward(*layer_inputs, *parameters[:depth])
         ctx.widths = [tensor.shape[-1] for tensor in inputs]
         return out
 
     @staticmethod
     @once_differentiable
-    @without_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
-        needs_inputs, needs_parameters = ctx.needs_input_grad[2 : 2 + len(ctx.widths)], ctx.needs_input_grad[-1]
+        needs_inputs, needs_parameters = ctx.needs_input_grad[1 : 1 + len(ctx.widths)], ctx.needs_input_grad[-1]
         depth = len(ctx.saved_tensors) // 2
         layer_inputs, weights = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
         by_member = gradient.dim() == 3 and gradient.device.type == "cpu" and not torch.compiler.is_compiling()
         if by_member and not needs_parameters:
             grad_inputs = _grad_inputs_by_member(layer_inputs, weights, ctx.widths, needs_inputs, gradient)
-            return None, None, *grad_inputs, *[None] * (2 * depth)
+            return None, *grad_inputs, *[None] * (2 * depth)
         num_rows = gradient.shape[-2]
         grads = _backward(layer_inputs, weights, ctx.widths, needs_inputs, needs_parameters, gradient, num_rows)
-        return None, None, *grads
+        return None, *grads
 
 
 def _backward(
@@ -211,20 +182,16 @@ def _backward(
 
     `gradient` may cover only some of the batch's `num_rows` rows.
     """
-    dtype, depth = gradient.dtype, len(weights)
+    depth = len(weights)
     grad_inputs: list[Gradient] = [None] * len(widths)
     grad_weights: list[Gradient] = [None] * depth
     grad_biases: list[Gradient] = [None] * depth
     # From the last layer to the first; `gradient` is the gradient of layer i's output.
     for i in range(depth - 1, -1, -1):
         h, weight = layer_inputs[i], weights[i]
-        if i > 0 and gradient.dtype is not h.dtype:
-            gradient = gradient.to(h.dtype)
-        if gradient.dtype is not dtype:  # autocast
-            h, weight = h.to(gradient.dtype), weight.to(gradient.dtype)
         if needs_parameters:
-            grad_weights[i] = weight_gradient(h, gradient).to(dtype)
-            grad_biases[i] = gradient.sum(-2, keepdim=gradient.dim() == 3, dtype=dtype)
+            grad_weights[i] = weight_gradient(h, gradient)
+            grad_biases[i] = gradient.sum(-2, keepdim=gradient.dim() == 3)
         # Through the weights and then, in place, through the ReLU of the layer before.
         if i > 0:
             gradient = (
@@ -235,7 +202,8 @@ def _backward(
     if any(needs_inputs):
         for k, rows in enumerate(weight.split(widths, dim=-2)):
             if needs_inputs[k]:
-                grad_inputs[k] = _first_input_gradient(gradient, rows).to(dtype)
+                transposed = _mm(rows, gradient.mT)  # (..., width, B)
+                grad_inputs[k] = (transposed.sum(0) if transposed.dim() == 3 else transposed).mT
     return [*grad_inputs, *grad_weights, *grad_biases]
 
 
@@ -280,12 +248,6 @@ def weight_gradient(h: Tensor, gradient: Tensor) -> Tensor:
     return _mm(gradient.mT, h).mT
 
 
-def _first_input_gradient(gradient: Tensor, rows: Tensor) -> Tensor:
-    """Returns an input's gradient (B, width), summed over members; `rows` (..., width, H) are from the first weight."""
-    transposed = _mm(rows, gradient.mT)
-    return (transposed.sum(0) if transposed.dim() == 3 else transposed).mT
-
-
 @torch.no_grad()
 def initialise(layer: Linear, init: Init | float) -> None:
     """Draws the initial weights of a layer, or of each member of an ensemble; biases are 0 unless said otherwise.
@@ -315,27 +277,9 @@ def initialise(layer: Linear, init: Init | float) -> None:
         nn.init.uniform_(bias, -bound, bound)
 
 
-def mlp(
-    in_dim: int,
-    hidden_dim: int,
-    out_dim: int,
-    hidden_depth: int,
-    num_members: int | None = None,
-    init: Init = "orthogonal",
-    last_init_bound: float | None = None,
-) -> MLP:
-    """Builds one network, (B, in) -> (B, out), or with `num_members` an ensemble, (B, in) -> (N, B, out).
-
-    The last layer starts uniform within `last_init_bound`; None leaves it to `init` (see `initialise`).
-    """
-    widths = [in_dim] + [hidden_dim] * hidden_depth
-    hidden = [Linear(fan_in, fan_out, num_members, init) for fan_in, fan_out in pairwise(widths)]
-    last_init = init if last_init_bound is None else last_init_bound
-    return MLP(*hidden, Linear(widths[-1], out_dim, num_members, last_init))
-
-
 class Shape(NamedTuple):
-    """What an actor or a critic requires of its network; see `mlp`."""
+    """What an actor or a critic requires of its network: (B, in_dim) -> (B, out_dim), or with `num_members` N networks,
+    (B, in_dim) -> (N, B, out_dim). The last layer starts uniform within `last_init_bound`; None leaves it to `init`."""
 
     in_dim: int
     hidden_dim: int
@@ -350,6 +294,11 @@ class Shape(NamedTuple):
         return Linear(fan_in, self.out_dim, self.num_members, last_init)
 
 
-def build_network(network: Factory | None, *shape: Any) -> nn.Module:
+def build_network(network: Factory | None, *shape: Any) -> Any:
     """Builds a network of the Shape `shape`; without a factory, the plain MLP."""
-    return mlp(*shape) if network is None else network(shape=Shape(*shape))
+    wanted = Shape(*shape)
+    if network is not None:
+        return network(shape=wanted)
+    widths = [wanted.in_dim] + [wanted.hidden_dim] * wanted.hidden_depth
+    hidden = [Linear(fan_in, fan_out, wanted.num_members, wanted.init) for fan_in, fan_out in pairwise(widths)]
+    return MLP(*hidden, wanted.make_last_linear(widths[-1]))

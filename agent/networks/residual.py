@@ -5,7 +5,6 @@ ensemble of N = shape.num_members, to (N, B, out). A norm is built with `width` 
 both keep the shape of their input, (B, width) or (N, B, width).
 """
 
-from abc import abstractmethod
 from itertools import pairwise
 from typing import Literal
 
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
-from agent.networks.mlp import Init, Linear, Shape, affine
+from agent.networks.mlp import Init, Linear, Shape
 from agent.toolkit.hooks import AfterStep
 from settings.types import Factory, PositiveInt
 
@@ -22,7 +21,7 @@ UnitLength = bool | Literal["weights"]
 
 
 class Network(nn.Sequential, AfterStep):
-    """A sequence of layers. Under autocast, the matmuls between hidden layers use autocast's dtype."""
+    """A sequence of layers, whose weights may be kept at unit length."""
 
     def __init__(self, *layers: nn.Module, unit_length: UnitLength):
         super().__init__(*layers)
@@ -31,15 +30,10 @@ class Network(nn.Sequential, AfterStep):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         x = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
-        device = x.device.type
-        if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
-                return self._compute(x, torch.get_autocast_dtype(device))
-        return self._compute(x, None)
+        return self.compute(x)
 
-    @abstractmethod
-    def _compute(self, x: Tensor, hidden_dtype: torch.dtype | None) -> Tensor:
-        """(…, in) -> (…, out), with matmuls between hidden layers in `hidden_dtype` (None: the parameters' dtype)."""
+    def compute(self, x: Tensor) -> Tensor:
+        return super().forward(x)
 
     def after_step(self) -> None:
         if self.unit_length:
@@ -75,21 +69,17 @@ class NormedMLP(Network):
             layers += [Dropout(dropout), *activation] if dropout else activation
         super().__init__(*layers, shape.make_last_linear(widths[-1]), unit_length=unit_length)
 
-    def _compute(self, x: Tensor, hidden_dtype: torch.dtype | None) -> Tensor:
-        # Compute BatchNorm, the linear layer after it and a following ReLU in one operation.
-        layers, at, num_linear = list(self), 0, 0
+    def compute(self, x: Tensor) -> Tensor:
+        # BatchNorm, the linear layer after it and a following ReLU in one operation.
+        layers, at = list(self), 0
         while at < len(layers):
             layer, following = layers[at], layers[at + 1] if at + 1 < len(layers) else None
-            linear_at = at + 1 if isinstance(layer, BatchNorm) and isinstance(following, Linear) else at
-            if isinstance(layers[linear_at], Linear):
-                dtype = hidden_dtype if num_linear and linear_at < len(layers) - 1 else None
-                num_linear += 1
-            if linear_at > at:  # the norm is folded into the weights
-                relu = linear_at + 1 < len(layers) and isinstance(layers[linear_at + 1], nn.ReLU)
-                x = layer.into(following, x, relu, dtype)  # type: ignore[operator]
-                at = linear_at + 1 + relu
+            if isinstance(layer, BatchNorm) and isinstance(following, Linear):
+                relu = at + 2 < len(layers) and isinstance(layers[at + 2], nn.ReLU)
+                x = layer.into(following, x, relu)
+                at += 2 + relu
             else:
-                x = apply_linear(layer, x, dtype) if isinstance(layer, Linear) else layer(x)
+                x = layer(x)
                 at += 1
         return x
 
@@ -113,11 +103,6 @@ class Residual(Network):
         layers += [last_norm(width=width, num_members=members)] if last_norm else []
         super().__init__(*layers, shape.make_last_linear(width), unit_length=unit_length)
 
-    def _compute(self, x: Tensor, hidden_dtype: torch.dtype | None) -> Tensor:
-        for layer in self:
-            x = layer(x, hidden_dtype) if isinstance(layer, PreNormBlock | PostNormBlock) else layer(x)
-        return x
-
 
 class PreNormBlock(nn.Module):
     """x + linear(ReLU(linear(norm(x)))), the block of SimBa (arXiv 2410.09754); `init` None is the network's."""
@@ -130,8 +115,8 @@ class PreNormBlock(nn.Module):
         self.up = make_linear(width, expansion * width, shape)
         self.down = make_linear(expansion * width, width, shape)
 
-    def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        return x + apply_linear(self.down, torch.relu(apply_linear(self.up, self.norm(x), dtype)), dtype)
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(torch.relu(self.up(self.norm(x))))
 
 
 class PostNormBlock(nn.Module):
@@ -145,9 +130,9 @@ class PostNormBlock(nn.Module):
         self.down = make_linear(expansion * width, width, shape, bias=False)
         self.down_norm = norm(width=width, num_members=members)
 
-    def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        h = torch.relu(self.up_norm(apply_linear(self.up, x, dtype)))
-        return x + torch.relu(self.down_norm(apply_linear(self.down, h, dtype)))
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.relu(self.up_norm(self.up(x)))
+        return x + torch.relu(self.down_norm(self.down(h)))
 
 
 def make_linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear:
@@ -161,10 +146,3 @@ def make_linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> L
         del layer.bias
         layer.register_buffer("bias", zeros, persistent=False)
     return layer
-
-
-def apply_linear(layer: Linear, x: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Returns layer(x), with the matmul in `dtype`; None is the parameters' dtype."""
-    if dtype is None:
-        return layer(x)
-    return affine(x.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype)).to(x.dtype)

@@ -3,6 +3,7 @@ and attributes (agent/off_policy.py)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -41,19 +42,19 @@ class Phased(ABC):
         """Called before each update; returns the phase, which must not change until the next call."""
 
 
+@dataclass
 class Noise:
     """The random numbers of an update: one stream, in the order in which the update asks for them."""
 
-    def __init__(self, policy: Any):
-        self._policy = policy  # has the generator
+    policy: Any  # has the generator
 
     def normal(self, *shape: int) -> Tensor:
         """Returns standard normal numbers."""
-        return torch.randn(shape, device=self._policy.device, generator=self._policy.generator)
+        return torch.randn(shape, device=self.policy.device, generator=self.policy.generator)
 
     def uniform(self, *shape: int) -> Tensor:
         """Returns uniform numbers from [0, 1)."""
-        return torch.rand(shape, device=self._policy.device, generator=self._policy.generator)
+        return torch.rand(shape, device=self.policy.device, generator=self.policy.generator)
 
 
 class Draws:

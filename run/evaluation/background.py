@@ -6,7 +6,7 @@ The process has no state worth saving: it is killed when the run ends, and exits
 import os
 import pickle
 import time
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from multiprocessing import get_context
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from hydra.utils import instantiate
 
+from agent.execution.tracing import TracedByShape
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from run.environments import make_env_factory
@@ -80,9 +81,7 @@ class BackgroundEvaluator:
         """Waits for the result of the evaluation; raises TimeoutError after `env_timeout_s`, BrokenProcessPool if the
         process died, or what the evaluation raised."""
         assert self._result is not None
-        if not wait([self._result], self._timeout_s).done:
-            raise TimeoutError(f"no result in env_timeout_s={self._timeout_s:g}")
-        return self._result.result()
+        return self._result.result(self._timeout_s)
 
     def close(self) -> None:
         """Kills the process."""
@@ -105,7 +104,7 @@ def _make_parts(pickled: bytes) -> tuple[Any, Policy]:
     set_seed_everywhere(cfg.seed)
     policy = Policy(**networks, action_range=action_range, device=device, generator=torch.Generator(device))
     if device.type == "cpu" and cfg.execution != "eager":
-        policy.trace()
+        policy.choose = TracedByShape(policy.actions)
     return make_evaluator(cfg, work_dir, films), policy
 
 

@@ -146,10 +146,9 @@ def test_views_of_one_image_have_one_priority(overrides: tuple[str, ...]) -> Non
     assert bool(torch.isfinite(buffer.priorities).all()) and len(buffer.priorities.unique()) > 16
 
 
-def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> list[Any]:
+def trained(name: str, execution: str, updates: int = 16) -> list[Any]:
     """Trains; returns what was logged and learned, the priorities, and a batch drawn afterwards."""
     agent, buffer = make_agent(*AGENTS[name]), prioritised(sees_images(name), discrete=is_discrete(name))
-    agent.autocast_dtype = dtype
     if execution == "captured":
         agent.execution = graphs = Captured(StandInGraphs(agent))
     else:

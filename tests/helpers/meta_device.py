@@ -31,14 +31,12 @@ class Operations(TorchDispatchMode):
 
     Attributes:
         calls: each operation in order, with its numbers and its results' shapes and types.
-        dtypes: the types of all results.
         seeds: the seeds of the generators that were drawn from.
     """
 
     def __init__(self, host_too: bool) -> None:
         super().__init__()
         self.calls: list[Any] = []
-        self.dtypes: set[torch.dtype] = set()
         self.seeds: set[int] = set()
         self._host_too = host_too
 
@@ -58,7 +56,6 @@ class Operations(TorchDispatchMode):
             self._require_no_wait(function, args, kwargs)
             numbers = [value for value in tree_leaves((args, kwargs)) if isinstance(value, int | float)]
             self.calls.append((str(function), numbers, [(t.shape, t.dtype) for t in after]))
-            self.dtypes |= {tensor.dtype for tensor in after}
         return result
 
     def _require_no_wait(self, function: Any, args: Any, kwargs: Any) -> None:
@@ -113,25 +110,5 @@ class HostGenerator(torch.Generator):
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives the meta device what it lacks of a GPU: generators, and the state of autocast.
-
-    Python code sees whether autocast is on, and its type; the casts that torch itself would make are left out.
-    """
+    """Gives the meta device what it lacks of a GPU: generators."""
     monkeypatch.setattr(torch, "Generator", HostGenerator)
-    states: list[tuple[bool, torch.dtype]] = [(False, torch.bfloat16)]  # whether it is on, and its type
-
-    @contextmanager
-    def autocast(device: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> Iterator[None]:
-        states.append((enabled, dtype or states[-1][1]))
-        try:
-            yield
-        finally:
-            states.pop()
-
-    def on_meta(name: str, replacement: Any) -> None:
-        original = getattr(torch, name)
-        monkeypatch.setattr(torch, name, lambda of, *a, **k: (replacement if of == "meta" else original)(of, *a, **k))
-
-    on_meta("autocast", autocast)
-    on_meta("is_autocast_enabled", lambda device: states[-1][0])
-    on_meta("get_autocast_dtype", lambda device: states[-1][1])

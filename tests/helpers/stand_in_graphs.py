@@ -52,7 +52,7 @@ MORE["flash_sac from pixels"] += ("agent.augmentation.num_views=1",)
 
 # Changes made to an agent one after another, in the middle of its training.
 CHANGES: list[dict[str, Any]]
-CHANGES = [{}, {"training": False}, {"autocast_dtype": torch.bfloat16}, {"batch_size": 8}, {"batch_size": 32}]
+CHANGES = [{}, {"training": False}, {"batch_size": 8}, {"batch_size": 32}]
 
 
 def sees_images(name: str) -> bool:
@@ -88,7 +88,6 @@ class StandInGraphs:
         assert self.agent.policy.generator in generators
         constants = {name: value for name, value in vars(self.agent).items() if isinstance(value, int | float)}
         constants |= {"pattern": dict(self.agent.pattern), "schedules": copy(self.agent.schedules)}
-        constants |= {"autocast_dtype": self.agent.autocast_dtype}
         modes = self._modes()
         states, kept = [generator.get_state() for generator in generators], deepcopy(self.agent.state_dict())
         unregistered, memory = torch.get_rng_state(), self._memory()

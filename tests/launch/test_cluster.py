@@ -45,22 +45,15 @@ def wait_for_checkpoint(run: Path, sweep: subprocess.Popen[str]) -> psutil.Proce
     return next(process for process in processes if lock in [file.path for file in process.open_files()])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_joblibs_runs_save_before_a_signal_ends_the_sweep_which_then_goes_on(
-    tmp_path: Path, straight: Callable[[int], Path], number: int
-) -> None:
+def test_joblibs_sweep_goes_on_after_a_worker_was_killed(tmp_path: Path, straight: Callable[[int], Path]) -> None:
     sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2,3")
     running = start(tmp_path, *sweep)
-    for seed in (1, 2):
-        wait_for_checkpoint(tmp_path / f"sw/seed-{seed}", running)
-    running.send_signal(number)
+    wait_for_checkpoint(tmp_path / "sw/seed-1", running).kill()
     printed, _ = running.communicate()
-    assert running.returncode == 130, printed
-    assert "the runs are saving" in printed and "resume=auto goes on" in printed
-    assert not list(tmp_path.glob("sw/*/failed.json")) and not (tmp_path / "sw/seed-3/train.csv").exists()
+    assert running.returncode == 3, printed
     again = run_command(tmp_path, "-m", *sweep, "hydra.sweep.dir=sw", "resume=auto")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "3 of 3: seed=" in again.stdout
+    assert "3 of 3: seed-" in again.stdout
     for seed in (1, 2, 3):
         assert_same(tmp_path / f"sw/seed-{seed}", straight(seed))
 

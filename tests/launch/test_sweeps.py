@@ -21,7 +21,7 @@ def test_a_failed_run_does_not_stop_the_others_and_what_is_missing_runs_with_res
     sweep = ("-m", *TINY, "agent.critic_lr=1e30,1e-3", "seed=1,2", "hydra.sweep.dir=sw")
     assert command(*sweep) == 3
     out, err = capsys.readouterr()
-    assert "2 of 4: agent.critic_lr=0.001 seed=2, " in out
+    assert "2 of 4: agent.critic_lr-0.001__seed-2, " in out
     assert "train.py: 2 of 4 runs did not finish:\n  agent.critic_lr-1e+30__seed-1: " in err
     assert "resume=auto hydra.sweep.dir=sw" in err
     names = [f"agent.critic_lr-{rate}__seed-{seed}" for rate in ("0.001", "1e+30") for seed in (1, 2)]

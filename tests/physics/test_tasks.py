@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import gymnasium as gym
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -13,7 +14,7 @@ from meta_device import META, on_device
 
 from envs.make import make_env
 from physics.indices import Indices
-from physics.tasks import find, get
+from physics.tasks import find
 from physics.worlds import State, Steps, Worlds
 from settings.env_ids import SUITE_TASKS
 
@@ -23,7 +24,7 @@ COUNT = 2
 
 
 def worlds_of(name: str, count: int = COUNT, action_repeat: int = 1, render: bool = False) -> Worlds:
-    return Worlds(make_env(name, 1, action_repeat, render), get(name), name, count)
+    return Worlds(make_env(name, 1, action_repeat, render), find(name), name, count)
 
 
 @pytest.fixture(
@@ -85,7 +86,7 @@ def test_an_action_that_is_held_ends_with_its_worlds_episode() -> None:
     """Ten steps, in decisions of four; the second world begins anew after its first decision, so they end apart."""
     name, random, steps = "cartpole_swingup", np.random.default_rng(0), {"time_limit": 0.1}
     *envs, of_worlds = (make_env(name, 1, 4, kwargs=steps) for _ in range(3))
-    worlds = Worlds(of_worlds, get(name), name, COUNT)
+    worlds = Worlds(of_worlds, find(name), name, COUNT)
     for index, env in enumerate(envs):
         np.testing.assert_array_equal(worlds.reset(index, index), env.reset(seed=index)[0])
     for repeats in ([4, 4], [4, 4], [2, 4]):
@@ -104,7 +105,7 @@ def test_an_action_that_is_held_ends_with_its_worlds_episode() -> None:
 @pytest.mark.parametrize("name", ["manipulator_bring_peg", "stacker_stack_2"])
 def test_an_arm_may_not_see_what_it_moves(name: str) -> None:
     env, blind = make_env(name, 1), {"fully_observable": False}
-    worlds = Worlds(make_env(name, 1, kwargs=blind), get(name), name, COUNT)
+    worlds = Worlds(make_env(name, 1, kwargs=blind), find(name), name, COUNT)
     assert differences(worlds, worlds._env, 3) == set()
     assert worlds.spaces[0].shape < env.observation_space.shape
     for each in (env, worlds):
@@ -145,7 +146,7 @@ def test_observations_and_rewards_of_any_state_are_those_of_dm_control(worlds: W
                 positions *= nearness  # draws everything to the origin, and so hands to targets
             obs = np.concatenate([np.ravel(part) for part in host.task.get_observation(physics).values()])
             expected.append((obs, host.task.get_reward(physics)))
-            worlds._take(index)
+            mujoco.mj_copyData(worlds._worlds[index], worlds._model, worlds._data)
         worlds._state.choose(list(states))
         np.testing.assert_array_equal(
             np.concatenate(task.observation(worlds._state), axis=1), [obs for obs, _ in expected]
@@ -200,7 +201,7 @@ def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("physics.worlds.TIMED_EVERY", 2)
     name = "point_mass_hard"  # each reset changes how the model's motors drive its joints
     together, apart = worlds_of(name, 3), worlds_of(name, 3)
-    threaded = Worlds(make_env(name, 1), get(name), name, 3, threads=2)
+    threaded = Worlds(make_env(name, 1), find(name), name, 3, threads=2)
     actions = np.random.default_rng(0).uniform(-1, 1, (5, 3, *together.spaces[1].shape))
     for worlds in (together, apart, threaded):
         for index in range(3):

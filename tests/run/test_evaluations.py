@@ -83,7 +83,7 @@ def test_a_run_killed_during_an_evaluation_ends_in_the_same_bytes(
     ("number", "timeout_s", "reason"),
     [
         (signal.SIGKILL, 600, "BrokenProcessPool"),
-        (signal.SIGSTOP, 0.01, "TimeoutError: no result in env_timeout_s=0.01"),
+        (signal.SIGSTOP, 0.01, "TimeoutError: "),
     ],
     ids=["dies", "hangs"],
 )

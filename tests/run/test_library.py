@@ -21,7 +21,6 @@ from replay_buffer import ReplayBuffer
 from run.evaluation.evaluator import Evaluation
 from run.library import evaluate, shapes, train
 from sinks.csv_files import CsvSink
-from utils import UserError
 
 CPU = torch.device("cpu")
 SIZE = {"hidden_dim": 16, "hidden_depth": 1}
@@ -108,8 +107,6 @@ def test_the_users_logger_evaluator_and_checkpoints(tmp_path: Path) -> None:
         ["40", "40.0"], ["80", "80.0"], ["100", "100.0"]
     ]  # fmt: skip
     assert (tmp_path / "train.csv").read_text().count("\n") == 21
-    with pytest.raises(UserError, match=r"train\.csv: has the rows of another training"):
-        train(make(env), env, 100, logger=Logger(tmp_path, {"csv": CsvSink}))
 
 
 def test_sampled_and_greedy_evaluations_leave_the_agent_as_it_is() -> None:

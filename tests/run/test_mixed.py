@@ -6,7 +6,6 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-import composed
 import numpy as np
 import onnxruntime
 import probes
@@ -21,7 +20,6 @@ from agent.exported import inputs_of
 from agent.policy import load_policy
 from envs.make import Pixels, make_env
 from replay import frames
-from run import environments
 from run.run_policy import load_run_policy
 from utils import UserError
 
@@ -195,13 +193,3 @@ def test_the_example_stacks_and_joins_what_the_exported_policy_takes(
         action = session.run(None, policy_inputs)[0][0]
         obs, *_ = ours.step(policy.actor.act(obs))
         theirs, *_ = env.step(action)
-
-
-def test_missing_bounds_of_actions_are_those_that_are_given() -> None:
-    """The actions are a matrix with bounds from (-2, 0) to (2, infinity)."""
-    for bounds, high in ((5.0, 5.0), ([7.0, 3.0], 3.0)):
-        cfg = composed.settings("env=ProbeTuples-v0", f"action_bounds={bounds}")
-        env = environments.make_env_factory(cfg, "training")(False)
-        env.reset(seed=1)
-        env.step(np.array([1.0, 1.0], np.float32))
-        np.testing.assert_allclose(env.unwrapped.last_action, [[2.0], [high]])  # type: ignore[attr-defined]

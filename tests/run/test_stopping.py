@@ -1,20 +1,16 @@
 """On a signal the run is saved, says so, and can be resumed."""
 
-import itertools
-import math
 import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import probes
 import pytest
-from runs import ROOT, RUN, SILENT, assert_same, at_step, go_on, run_until
+from runs import RUN, SILENT, assert_same, at_step, go_on, run_until
 
 from run import stopping
 from run.stopping import Stopped, Stopping
@@ -114,38 +110,11 @@ def test_under_nohup_a_closed_terminal_changes_nothing(tmp_path: Path) -> None:
 def test_a_second_ctrl_c_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
     monkeypatch.setattr(stopping.os, "_exit", codes.append)
-    with Stopping(grace_s=math.inf) as stop:
+    with Stopping() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.signal_number == signal.SIGINT and not codes
         os.kill(os.getpid(), signal.SIGINT)
     assert codes == [stopping.EXIT_INTERRUPTED]
-
-
-HANGS = """
-import collections, itertools
-from run.stopping import Stopping
-with Stopping(grace_s=0.1):
-    print("hangs", flush=True)
-    collections.deque(itertools.count(), maxlen=0)  # in C, where no handler of Python's is called
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_step_that_hangs_in_c(number: int) -> None:
-    with subprocess.Popen([sys.executable, "-c", HANGS], cwd=ROOT, stdout=subprocess.PIPE) as hung:
-        assert hung.stdout is not None and hung.stdout.readline() == b"hangs\n"
-        hung.send_signal(number)
-        assert hung.wait() == -signal.SIGKILL
-
-
-def test_only_signals_that_stop_a_run_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    happened: list[Any] = []
-    numbers = iter([signal.SIGALRM, signal.SIGTERM])  # an environment may have an alarm of its own
-    monkeypatch.setattr(os, "read", lambda *_: bytes(itertools.islice(numbers, 1)))
-    monkeypatch.setattr(os, "kill", lambda *given: happened.append(given))
-    monkeypatch.setattr(stopping.time, "sleep", happened.append)
-    stopping.watch(123, 7.0, [signal.SIGTERM])
-    assert happened == [7.0, (123, signal.SIGKILL)]
 
 
 def test_under_submitit_its_own_handler_queues_the_job_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

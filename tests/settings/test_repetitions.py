@@ -4,7 +4,8 @@ import dataclasses
 
 import composed
 
-from settings.keys import dotted, name_of_group
+from settings.keys import name_of_group
+from utils import dotted
 
 
 def group(*overrides: str) -> str:

@@ -23,7 +23,7 @@ def test_every_configuration_of_this_project_is_trusted(name: str) -> None:
         ({"agent": {"_target_": "os.system"}}, r"^x: agent\._target_=os\.system: .*; if you trust it, add trust=os$"),
         ({"agent": {"critic": {"_target_": "utils.write_atomic"}}}, r"agent\.critic\._target_=utils\.write_atomic"),
         ({"agent": {"_target_": "agent.policy.Any"}}, "not a class that is defined there"),
-        ({"agent": {"_target_": "agent.networks.mlp.mlp"}}, "not a class that is defined there"),
+        ({"agent": {"_target_": "agent.networks.mlp.affine"}}, "not a class that is defined there"),
         ({"agent": {"_target_": "sinks.TensorBoardSink"}}, "not a class of this project that belongs there"),
         ({"logger": {"sinks": [{"_target_": "agent.sac.SACAgent"}]}}, r"logger\.sinks\.0\._target_"),
         ({"agent": {"_target_": {"_target_": "os.system"}}}, "no run writes such a key"),

@@ -92,19 +92,14 @@ def train(agent: Any, logger: Logger, updates: int, buffer: Any = None) -> Watch
 
 def check_updates(logger: Logger, *overrides: str) -> None:
     agent = make(*overrides)
-    in_float32 = train(agent, logger, updates=4)
-    for first, *others in in_float32.runs.values():  # a graph would repeat the first run
+    runs = train(agent, logger, updates=4).runs.values()
+    for first, *others in runs:  # a graph would repeat the first run
         assert all(run.calls == first.calls for run in others)
-    assert max(map(len, in_float32.runs.values())) > 1
-    agent.autocast_dtype = torch.bfloat16
-    in_bf16 = train(agent, logger, updates=1)  # with everything due
-    dtypes = [{dtype for run in watched.every_run() for dtype in run.dtypes} for watched in (in_float32, in_bf16)]
-    assert torch.float32 in dtypes[0] and dtypes[1] - dtypes[0] == {torch.bfloat16}
+    assert max(map(len, runs)) > 1
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.thorough) for name in SLOW)])
 def test_updates_wait_for_nothing_and_stay_on_the_device(name: str, tmp_path: Path) -> None:
-    """In float32, and under autocast as far as Python code handles it."""
     check_updates(Logger(tmp_path, {}), *(QUICK | SLOW)[name], *delayed(name))
 
 

@@ -1,13 +1,11 @@
 """Matmuls by either library match float64, and small ones stay with MKL."""
 
-import importlib
-
 import pytest
 import torch
 
+from agent.networks import mlp as matmul
 from agent.networks.mlp import fast_matmul
 
-matmul = importlib.import_module("agent.networks.mlp")  # the package's attribute is the function
 HAS_ONEDNN = torch.backends.mkldnn.is_available()  # torch for an ARM Mac has none
 ONEDNN = pytest.param(True, id="oneDNN", marks=pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN"))
 
