@@ -18,10 +18,8 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("words", ["library.py", "sac_on_one_page.py Pendulum-v1 --steps 6000"])
-def test_an_example_learns(words: str, tmp_path: Path) -> None:
-    environment, (script, *arguments) = {**os.environ, "PYTHONPATH": str(ROOT)}, words.split()
-    command = [sys.executable, str(ROOT / "examples" / script), *arguments]
+def test_the_librarys_example_learns(tmp_path: Path) -> None:
+    environment, command = {**os.environ, "PYTHONPATH": str(ROOT)}, [sys.executable, str(ROOT / "examples/library.py")]
     output = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True).stdout
     assert float(output.split()[-1]) > -500  # a random policy gets about -1200
 

@@ -53,6 +53,7 @@ def test_it_acts_for_the_seed_steps_of_another_run(packed: Path, tmp_path: Path)
     assert_same(tmp_path / "killed", tmp_path / "straight")
 
 
+@pytest.mark.thorough
 def test_it_is_exported_in_its_turn(packed: Path, tmp_path: Path) -> None:
     mine = copy_of(packed, tmp_path)
     again = export.export(mine)

@@ -96,7 +96,9 @@ def test_videos_are_made_for_each_evaluation(opengl: None, tmp_path: Path) -> No
     assert sorted(path.name for path in (tmp_path / "video").iterdir()) == ["100.mp4", "150.mp4"]
 
 
-@pytest.mark.parametrize(("num_envs", "asynchronous"), [(1, False), (4, False), (2, True)])
+@pytest.mark.parametrize(
+    ("num_envs", "asynchronous"), [(1, False), (4, False), pytest.param(2, True, marks=pytest.mark.thorough)]
+)
 def test_no_transition_reaches_across_episodes(tmp_path: Path, num_envs: int, asynchronous: bool) -> None:
     several = (f"num_envs={num_envs}", f"async_envs={asynchronous}", "num_train_steps=240", "num_seed_steps=120")
     run = probes.train(tmp_path, "env=probes:ProbeNumbered-v0", *several)

@@ -34,6 +34,7 @@ def read_trials(folder: Path) -> list[Any]:
     return [(trial.state.name, trial.values, trial.params, trial.intermediate_values) for trial in trials]
 
 
+@pytest.mark.thorough
 def test_a_study_that_is_killed_twice_ends_as_one_that_was_not(
     tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -283,7 +283,7 @@ class Runs(RuleBasedStateMachine):
         assert all(segment["stop"] > oldest for segment in checkpoints[0] if segment["ring"] == "rows")
 
 
-@pytest.mark.parametrize("num_examples", [8, pytest.param(60, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("num_examples", [8, pytest.param(40, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("has_images", [False, True])
 def test_a_run_holds_what_lists_hold(has_images: bool, num_examples: int) -> None:
     examples = settings(max_examples=num_examples, stateful_step_count=40)

@@ -83,7 +83,7 @@ def test_a_run_killed_during_an_evaluation_ends_in_the_same_bytes(
     ("number", "timeout_s", "reason"),
     [
         (signal.SIGKILL, 600, "BrokenProcessPool"),
-        (signal.SIGSTOP, 0.01, "TimeoutError: "),
+        pytest.param(signal.SIGSTOP, 0.01, "TimeoutError: ", marks=pytest.mark.thorough),
     ],
     ids=["dies", "hangs"],
 )
@@ -114,6 +114,7 @@ def test_if_the_process_dies_or_hangs_the_run_evaluates_itself(
     assert not psutil.pid_exists(pids[0])
 
 
+@pytest.mark.thorough
 def test_an_error_in_the_process_is_reported_and_the_run_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,7 +199,7 @@ def test_the_best_policy_is_kept_and_a_run_that_goes_back_goes_back_to_its_best(
     assert_same(gone_back, whole)
 
 
-@pytest.mark.parametrize("in_background", [False, True])
+@pytest.mark.parametrize("in_background", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_each_evaluation_has_its_video(opengl: None, tmp_path: Path, in_background: bool) -> None:
     run = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=20", "num_train_steps=40", "eval_frequency=20")
     probes.train(tmp_path, *run, "num_eval_episodes=1", "save_video=true", f"eval_in_background={in_background}")

@@ -81,7 +81,9 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path, capsys: 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize(("log", "num_bytes"), [("csv", 900), ("tensorboard", 2500)])
+@pytest.mark.parametrize(
+    ("log", "num_bytes"), [("csv", 900), pytest.param("tensorboard", 2500, marks=pytest.mark.thorough)]
+)
 def test_a_log_that_cannot_be_written_stops_the_run_and_loses_nothing(tmp_path: Path, log: str, num_bytes: int) -> None:
     run = (*PROBE, f"log_save_tb={log == 'tensorboard'}")
     probes.train(tmp_path / "straight", *run)

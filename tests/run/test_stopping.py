@@ -20,7 +20,12 @@ PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75), (signal.SIGINT, 130)]
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 75),
+        (signal.SIGINT, 130),
+        *(pytest.param(number, 75, marks=pytest.mark.thorough) for number in (signal.SIGUSR1, signal.SIGHUP)),
+    ],
 )
 def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: int, code: int) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also if these tests run under nohup

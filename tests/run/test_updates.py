@@ -14,8 +14,8 @@ from runs import quoted
         (("num_train_steps=30", "sample_with_replacement=false"), 30 - 16),  # waits for a batch
         (("num_train_steps=100", "min_buffer_size=60", "replay_buffer_capacity=20"), 40),
         # Decisions of two steps in episodes of five: three transitions each.
-        (("num_train_steps=300", "num_seed_steps=100", "action_repeat=2", "updates_per_step=3"), 360),
-        (("num_train_steps=300", "num_seed_steps=100", "action_repeat=2", "updates_per_step=0.25"), 30),
+        (("num_train_steps=120", "num_seed_steps=40", "action_repeat=2", "updates_per_step=3"), 144),
+        (("num_train_steps=120", "num_seed_steps=40", "action_repeat=2", "updates_per_step=0.25"), 12),
     ],
 )
 def test_how_many_updates_are_made(tmp_path: Path, overrides: tuple[str, ...], expected: int) -> None:
