@@ -221,7 +221,7 @@ class OffPolicyAgent(Agent):
             return {}
         error = self.critic.head.td_error(outputs.detach(), self.observations.mean_of_views(target))
         error = error.unflatten(0, (self.observations.num_views, -1)).mean(0)
-        return {"priorities": error.float(), "index": batch.index.clone()}  # a copy: the next batch overwrites it
+        return {"priorities": error, "index": batch.index.clone()}  # a copy: the next batch overwrites it
 
     # Acting.
 

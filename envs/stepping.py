@@ -27,7 +27,7 @@ class Stepping:
         self._pays = False
         self._thread = ThreadPoolExecutor(1, "environments")  # not started before its first step
 
-    def begin(self, actions: Any) -> Callable[[], Any]:
+    def prepare(self, actions: Any) -> Callable[[], Any]:
         """Returns a function that steps, or with a thread waits for a step that an update starts; it returns or raises
         what `envs.step` does."""
         if self._updates is None or not self._pays:

@@ -30,7 +30,8 @@ class SuiteSimulation:
     """Takes dm_control's model, data and task out of an environment, whose `reset` fills them with a start.
 
     Args:
-        env: the task with vector observations, as `envs.make.make_env` makes it; the engine's `close` closes it.
+        env: the task with vector observations, as `envs.make.make_env` makes it, of which only `reset` and `render`
+            are called. The subclass's `close` closes it.
         make_task: the class of its task (see physics.tasks).
 
     Attributes:

@@ -67,7 +67,7 @@ class Loop:
                 actions = (run.seed_policy if seeding else agent).act(obs, sample=True)
                 require_finite("action", actions)
                 # Updates do not use this step's transitions, so the environments may step meanwhile.
-                step_result = self.stepping.begin(actions)
+                step_result = self.stepping.prepare(actions)
                 if (cfg.updates_while_seeding or not seeding) and replay_buffer.num_added >= progress.updates_from:
                     for _ in range(progress.take_updates(replay_buffer.num_added + n_step.num_pending)):
                         agent.update(run.data.batches, self.logger, progress.step)

@@ -20,7 +20,7 @@ from utils import UserError, dotted
 # The keys that may change when a run goes on.
 MAY_CHANGE = (
     *("num_train_steps", "eval_frequency", "eval_in_background", "checkpoint_frequency", "keep_checkpoints"),
-    *("save_replay_buffer", "device", "execution", "replay_storage", "async_envs", "env_timeout_s"),
+    *("save_replay_buffer", "device", "execution", "replay_storage", "async_envs"),
     *("save_video", "save_figure", "physics"),
 )
 

@@ -14,7 +14,7 @@ FROM_ENVIRONMENT = ("obs_dim", "obs_shape", "vector_dim", "obs_groups", "action_
 # the shapes, which come from the task.
 CHANGES_NO_TRAINING_STEP = (
     *("seed", "evaluator.seed", "replay_buffer.seed", *(f"agent.{name}" for name in FROM_ENVIRONMENT)),
-    *("device", "num_threads", "execution", "replay_storage", "async_envs", "physics", "env_timeout_s"),
+    *("device", "num_threads", "execution", "replay_storage", "async_envs", "physics"),
     "num_train_steps",
     *("eval_frequency", "eval_in_background", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
     "info_keys*",

@@ -26,7 +26,6 @@ from settings.types import (
     PositiveInt,
     RowSteps,
     Schedule,
-    Seconds,
     Storage,
     UnitInterval,
 )
@@ -61,7 +60,6 @@ class Settings:
     stagger_steps: NonNegativeInt
     async_envs: bool
     physics: Literal["auto", "suite", "batched", "warp"]
-    env_timeout_s: Seconds
     seed: Annotated[int, Ge(0), Lt(2**32)]
     from_pixels: bool
     image_size: Annotated[int, Ge(8), Le(1024)]

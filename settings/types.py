@@ -11,7 +11,6 @@ PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
 Depth = Annotated[int, Ge(0), Le(1000)]  # number of hidden layers
 RowSteps = Annotated[int, Gt(0), Le(1000)]  # steps in a row of the replay buffer
-Seconds = Annotated[float, Gt(0), Le(1_000_000)]  # twelve days; timers overflow somewhere above
 Members = Annotated[int, Gt(0), Le(1000)]  # number of networks in an ensemble
 UnitInterval = Annotated[float, Ge(0), Le(1)]
 Betas = tuple[Annotated[float, Ge(0), Lt(1)], Annotated[float, Ge(0), Lt(1)]]  # Adam's

@@ -40,7 +40,7 @@ class Convolutions(nn.Sequential):
         x = F.conv2d(images.float(), first.weight * (1 / 255), first.bias, first.stride).relu_()
         for layer in others:
             x = layer(x).relu_()
-        return x.float().flatten(1)
+        return x.flatten(1)
 
 
 class Encoder(nn.Module):

@@ -29,11 +29,7 @@ class Network(nn.Sequential, AfterStep):
         self.after_step()
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        x = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
-        return self.compute(x)
-
-    def compute(self, x: Tensor) -> Tensor:
-        return super().forward(x)
+        return super().forward(torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0])
 
     def after_step(self) -> None:
         if self.unit_length:
@@ -69,7 +65,8 @@ class NormedMLP(Network):
             layers += [Dropout(dropout), *activation] if dropout else activation
         super().__init__(*layers, shape.make_last_linear(widths[-1]), unit_length=unit_length)
 
-    def compute(self, x: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
+        x = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
         # BatchNorm, the linear layer after it and a following ReLU in one operation.
         layers, at = list(self), 0
         while at < len(layers):

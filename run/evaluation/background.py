@@ -27,6 +27,7 @@ from settings.schema import Settings
 from utils import one_line, set_seed_everywhere
 
 STEPS_WORTH_A_PROCESS = 10_000  # a shorter run gains nothing from evaluating in the background
+TIMEOUT_S = 3600  # after which an evaluation counts as hung; training then makes it itself
 NICE = 10  # added to the process's nice value: training goes first if both want the same core
 EvalResult = tuple[Evaluation, float]  # and the seconds that it took
 
@@ -60,7 +61,6 @@ class BackgroundEvaluator:
     def __init__(self, cfg: Settings, work_dir: Path, films: bool, policy: Policy):
         # Pickled here, which copies tensors; the executor's own pickling would move them into shared memory.
         self._parts = pickle.dumps((cfg, work_dir, films, policy.networks, policy.action_range, policy.device))
-        self._timeout_s = cfg.env_timeout_s
         # A forked process would share the threads' locks and the GPU; a fork server would be waited for.
         self._executor = ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_process)
         self._result: Future[EvalResult] | None = None
@@ -78,10 +78,10 @@ class BackgroundEvaluator:
             self._result.set_exception(error)
 
     def wait(self) -> EvalResult:
-        """Waits for the result of the evaluation; raises TimeoutError after `env_timeout_s`, BrokenProcessPool if the
+        """Waits for the result of the evaluation; raises TimeoutError after TIMEOUT_S, BrokenProcessPool if the
         process died, or what the evaluation raised."""
         assert self._result is not None
-        return self._result.result(self._timeout_s)
+        return self._result.result(TIMEOUT_S)
 
     def close(self) -> None:
         """Kills the process."""

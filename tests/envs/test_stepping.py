@@ -47,13 +47,13 @@ def test_a_long_step_gets_a_thread_while_an_update_runs(
     envs, updates = Steps(), Updates()
     steps = Stepping(envs, updates)
     for number in range(MEASURED + 5):
-        result = steps.begin(number)
+        result = steps.prepare(number)
         updates()
         assert result() == number
     assert envs.threads.count("environments_0") == threads
-    assert steps.begin("alone")() == "alone"  # no update ran meanwhile
+    assert steps.prepare("alone")() == "alone"  # no update ran meanwhile
     assert envs.threads.count("environments_0") == threads and updates.meanwhile is None
-    result = steps.begin("fault")
+    result = steps.prepare("fault")
     updates()
     with pytest.raises(Killed):
         result()

@@ -16,6 +16,7 @@ import pytest
 from runs import assert_same, at_step, die_in, go_on, rows
 
 from run.checkpoint import list_checkpoints
+from run.evaluation import background as in_background
 from run.evaluation.background import BackgroundEvaluator
 from run.evaluation.evaluations import load_best
 from run.stopping import Stopped
@@ -103,7 +104,7 @@ def test_if_the_process_dies_or_hangs_the_run_evaluates_itself(
         if step == 100:
             pids.append(pid_of(self))
             os.kill(pids[0], number)
-            self._timeout_s = timeout_s
+            monkeypatch.setattr(in_background, "TIMEOUT_S", timeout_s)
 
     monkeypatch.setattr(BackgroundEvaluator, "begin", hit)
     run.run()
