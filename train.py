@@ -21,11 +21,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from launch import sweeps
 from launch.checks import AUTO, Ending, explain
+from run.stopping import EXIT_INTERRUPTED
 from settings.compose import CONFIG_DIR
 from settings.env_ids import format_tasks
 from utils import RunError, UserError, one_line
 
-EXIT_MISTAKE, EXIT_FAULT, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_MISTAKE, EXIT_FAULT = 2, 3
 
 
 @hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="train")

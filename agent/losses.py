@@ -59,27 +59,25 @@ def expected_value(log_probs: torch.Tensor, q: torch.Tensor, alpha: torch.Tensor
 
 
 def squared_error(
-    values: torch.Tensor, target: torch.Tensor, weight: float = 1.0, importance: torch.Tensor | None = None
+    values: torch.Tensor, target: torch.Tensor, scale: float = 1.0, weight: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """weight * sum_i mean_B (values_i - target)^2, for critics' values (N, B, 1) or one value (B, 1).
+    """scale * sum_i mean_B (values_i - target)^2, for critics' values (N, B, 1) or one value (B, 1).
 
-    [L] (5) and [V] (5), (7) have a weight of 1/2; pytorch_sac has 1.
+    [L] (5) and [V] (5), (7) have a scale of 1/2; pytorch_sac has 1.
 
     Args:
-        importance: (B,), constant weights of the rows in mean_B, which still divides by B; None is 1.
+        weight: (B,), constant weights of the rows in mean_B, which still divides by B; None is 1.
     """
-    if importance is not None:
-        return (importance.unsqueeze(-1) * (values - target.expand_as(values)).square()).sum() * (
-            weight / target.numel()
-        )
+    if weight is not None:
+        return (weight.unsqueeze(-1) * (values - target.expand_as(values)).square()).sum() * (scale / target.numel())
     total = F.mse_loss(values, target.expand_as(values), reduction="sum")
-    return total * (weight / target.numel())
+    return total * (scale / target.numel())
 
 
-def huber(values: torch.Tensor, target: torch.Tensor, importance: torch.Tensor | None = None) -> torch.Tensor:
+def huber(values: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
     """sum_i mean_B huber(target - values_i), linear beyond 1 (arXiv 2007.06049, appendix A); as `squared_error`."""
     errors = F.smooth_l1_loss(values, target.expand_as(values), reduction="none")
-    errors = errors if importance is None else importance.unsqueeze(-1) * errors
+    errors = errors if weight is None else weight.unsqueeze(-1) * errors
     return errors.sum() / target.numel()
 
 
@@ -142,9 +140,7 @@ def truncated_pool(quantiles: torch.Tensor, drop_per_critic: int) -> torch.Tenso
     return pool[:, : num_critics * (num_quantiles - drop_per_critic)]
 
 
-def quantile_huber(
-    quantiles: torch.Tensor, target: torch.Tensor, importance: torch.Tensor | None = None
-) -> torch.Tensor:
+def quantile_huber(quantiles: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
     """mean_i,B,k,m |tau_k - 1[delta < 0]| huber(delta), delta = target_m - quantile_ik, tau_k = (k + 1/2) / K.
 
     [T] (11), (12); the Huber loss is linear beyond 1. The mean over the critics i follows the paper's code.
@@ -152,7 +148,7 @@ def quantile_huber(
     Args:
         quantiles: (N, B, K).
         target: samples of the return, (B, M), constants.
-        importance: see `squared_error`.
+        weight: see `squared_error`.
     """
     count = quantiles.shape[-1]
     tau = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
@@ -160,11 +156,11 @@ def quantile_huber(
     for critic_quantiles in quantiles:  # one critic at a time: B K M differences fit into a cache
         delta = target.unsqueeze(1) - critic_quantiles.unsqueeze(2)  # (B, K, M)
         clipped = delta.detach().clamp(-1, 1)
-        weight = torch.where(delta.detach() < 0, 1 - tau[:, None], tau[:, None])
-        if importance is not None:
-            weight = importance[:, None, None] * weight
+        slope = torch.where(delta.detach() < 0, 1 - tau[:, None], tau[:, None])
+        if weight is not None:
+            slope = weight[:, None, None] * slope
         # With delta clipped to c, huber(delta) = c (delta - c / 2), and c is its derivative.
-        total = total + (weight * clipped * (delta - 0.5 * clipped)).mean()
+        total = total + (slope * clipped * (delta - 0.5 * clipped)).mean()
     return total / len(quantiles)
 
 
@@ -188,8 +184,8 @@ def project_to_bins(probabilities: torch.Tensor, returns: torch.Tensor, bounds: 
     return projected.scatter_add_(1, index + 1, above_share)
 
 
-def cross_entropy(logits: torch.Tensor, target: torch.Tensor, importance: torch.Tensor | None = None) -> torch.Tensor:
+def cross_entropy(logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
     """sum_i mean_B -sum_k target_k log softmax(logits_i)_k; logits (N, B, K), target (B, K), constants."""
-    if importance is not None:
-        target = importance.unsqueeze(-1) * target
+    if weight is not None:
+        target = weight.unsqueeze(-1) * target
     return -(torch.log_softmax(logits, -1) * target).sum() / len(target)

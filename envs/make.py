@@ -12,11 +12,10 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 
 import dmc2gym
-from envs.episodes import AUTO_INFO_KEYS, EpisodeInfo
-from envs.observations import NO_PIXELS, Keys, Pixels, observe
+from envs.episodes import DEFAULT_INFO_KEYS, EpisodeInfo
+from envs.observations import PLAIN_OBS, Keys, ObsOptions, observe
 from settings.env_ids import EPISODE_LENGTH, SUITE_TASKS, newest_id, require_known
 from utils import UserError, one_line
 
@@ -40,8 +39,8 @@ def make_env(
     render: bool = False,
     kwargs: Mapping[str, Any] = NO_KWARGS,
     wrappers: Sequence[Wrap] = (),
-    pixels: Pixels = NO_PIXELS,
-    info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
+    pixels: ObsOptions = PLAIN_OBS,
+    info_keys: Mapping[str, str] = DEFAULT_INFO_KEYS,
     human: bool = False,
 ) -> gym.Env:
     """Makes an environment with observations in one array (settings.obs_spec).
@@ -101,7 +100,7 @@ def make_simulator(
     seed: int,
     kwargs: Mapping[str, Any] = NO_KWARGS,
     wrappers: Sequence[Wrap] = (),
-    info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
+    info_keys: Mapping[str, str] = DEFAULT_INFO_KEYS,
     first_steps: int = 0,
 ) -> Any:
     """Makes a Simulator of `num_envs` worlds; wrappers go around the vector environment."""
@@ -146,7 +145,7 @@ def needs_opengl(name: str) -> bool:
     return name in SUITE_TASKS or "mujoco" in str(find_spec(name).entry_point)
 
 
-def find_spec(name: str) -> EnvSpec:
+def find_spec(name: str) -> gym.envs.registration.EnvSpec:
     """Returns the registration of an id; imports the package in an id such as my_package:MyEnv-v0, which registers it;
     raises UserError for an unknown id, and for a package that is not found."""
     module, _, env_id = name.rpartition(":")
@@ -197,8 +196,8 @@ def adapt(
     name: str,
     action_repeat: int = 1,
     episode_length: int | None = EPISODE_LENGTH,
-    pixels: Pixels = NO_PIXELS,
-    info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
+    pixels: ObsOptions = PLAIN_OBS,
+    info_keys: Mapping[str, str] = DEFAULT_INFO_KEYS,
     keys: Keys = (),
 ) -> gym.Env:
     """Wraps an environment so that an observation is one array (settings.obs_spec), and it takes a policy's actions.

@@ -21,7 +21,7 @@ Frame = tuple[np.ndarray | None, np.ndarray | None]  # an image (C, H, W) and a 
 
 
 @dataclass(frozen=True)
-class Pixels:
+class ObsOptions:
     """Configures how observations are made."""
 
     rendered: bool = False  # whether an environment without images of its own is rendered instead
@@ -34,7 +34,7 @@ class Pixels:
         return self.camera_id if self.camera_id is not None else 2 if domain == "quadruped" else 0
 
 
-NO_PIXELS = Pixels()
+PLAIN_OBS = ObsOptions()
 
 
 class ObsSpace(gym.spaces.Box):
@@ -80,7 +80,7 @@ class Observed(gym.Wrapper):
         return self._spec.pack(np.concatenate(images), vector)
 
 
-def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env:
+def observe(env: gym.Env, name: str, pixels: ObsOptions, keys: Keys = ()) -> gym.Env:
     """Wraps an environment so that observations are one array; `keys` are those of a vector that was a dictionary."""
     if pixels.rendered and not any(_is_image(leaf) for _, leaf in _list_leaves(env.observation_space)):
         env = RenderedObservation(env, pixels.size)

@@ -9,7 +9,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from dmc2gym.wrappers import ActionMap
-from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, to_number
+from envs.episodes import DEFAULT_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, to_number
 from utils import FLOAT32_MAX, RunError, UserError
 
 FINAL_OBS, FINAL_INFO = "final_obs", "final_info"  # keys of Gymnasium's info with AutoresetMode.SAME_STEP
@@ -40,7 +40,7 @@ class Simulator:
         tensors_on: observations stay tensors if the simulator's are on this device; otherwise they become arrays.
     """
 
-    def __init__(self, env: Any, name: str, run_seed: int, info_keys: Any = AUTO_INFO_KEYS, first_steps: int = 0):
+    def __init__(self, env: Any, name: str, run_seed: int, info_keys: Any = DEFAULT_INFO_KEYS, first_steps: int = 0):
         self.env, self.num_envs, self._run_seed = env, env.num_envs, run_seed
         self._mode, actions = env.metadata.get("autoreset_mode"), env.single_action_space
         if not (isinstance(self._mode, AutoresetMode) and isinstance(actions, gym.spaces.Box)):

@@ -7,9 +7,9 @@ from typing import Any
 from hydra.utils import instantiate
 
 from envs import opengl
-from envs.episodes import AUTO_INFO_KEYS, make_vector_env
+from envs.episodes import DEFAULT_INFO_KEYS, make_vector_env
 from envs.make import is_simulator, make_env, make_simulator, needs_opengl
-from envs.observations import Pixels
+from envs.observations import ObsOptions
 from envs.simulator import Simulator
 from physics import tasks
 from physics.training import TrainingWorlds
@@ -22,7 +22,7 @@ from utils import UserError
 # Keys of single environments, with the values that also fit worlds stepped together.
 SUPPORTED: Any = {"async_envs": (False,), "from_pixels": (False,), "frame_stack": ("auto", 1), "obs_groups": (None,)}
 BY_SIMULATORS = {**SUPPORTED, "action_repeat": (1,)}
-BY_BATCHED = {**SUPPORTED, "env_wrappers": ([],), "info_keys": ({}, AUTO_INFO_KEYS)}
+BY_BATCHED = {**SUPPORTED, "env_wrappers": ([],), "info_keys": ({}, DEFAULT_INFO_KEYS)}
 BY_WARP = {**BY_BATCHED, "action_repeat": (1,)}
 
 
@@ -77,7 +77,7 @@ def make_env_factory(cfg: Settings, place: Place, human: bool = False) -> Any:
     `make_batch(count, render)` for batched worlds, the first of which may be rendered."""
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
     stack = None if cfg.frame_stack == "auto" else cfg.frame_stack
-    pixels = Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
+    pixels = ObsOptions(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
     options = _make_options(cfg, place)
     make: Any = partial(make_env, cfg.env, cfg.seed, cfg.action_repeat, pixels=pixels, human=human, **options)
     if is_simulator(cfg.env):

@@ -21,17 +21,17 @@ class Loop:
     """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when due.
 
     Args:
-        run: a Workspace (run/workspace.py), or an object with what is used of it here: `cfg`, `envs`, `agent`,
+        workspace: a Workspace (run/workspace.py), or an object with what is used of it here: `cfg`, `envs`, `agent`,
             `seed_policy` (acts for the first `num_seed_steps`), `n_step`, `replay_buffer`, `data` (what batches are
             drawn from), `logger`, `progress`, `evaluations`, `stopping`, `may_step_in_thread` and `save(is_last)`.
     """
 
-    def __init__(self, run: Any):
-        self.workspace, self.cfg = run, run.cfg
-        self.progress, self.logger, self.evaluations = run.progress, run.logger, run.evaluations
-        execution = getattr(run.agent, "execution", None) if run.may_step_in_thread else None
-        self.stepping = Stepping(run.envs, execution)
-        self.add_rows = batch_adder(run.replay_buffer)
+    def __init__(self, workspace: Any):
+        self.workspace, self.cfg = workspace, workspace.cfg
+        self.progress, self.logger, self.evaluations = workspace.progress, workspace.logger, workspace.evaluations
+        execution = getattr(workspace.agent, "execution", None) if workspace.may_step_in_thread else None
+        self.stepping = Stepping(workspace.envs, execution)
+        self.add_rows = batch_adder(workspace.replay_buffer)
 
     def run(self, obs: np.ndarray | None = None) -> bool:
         """Trains to the end; returns False if a signal stopped it, for which the run has been saved.
@@ -42,10 +42,10 @@ class Loop:
         Raises:
             RunError: if an action, observation, reward or loss is not finite.
         """
-        run, cfg, progress = self.workspace, self.cfg, self.progress
-        agent, replay_buffer, n_step = run.agent, run.replay_buffer, run.n_step
+        workspace, cfg, progress = self.workspace, self.cfg, self.progress
+        agent, replay_buffer, n_step = workspace.agent, workspace.replay_buffer, workspace.n_step
         obs = self.begin_episodes(np.ones(cfg.num_envs, bool)) if obs is None else obs
-        run.save(False)  # so that there are never logs without a checkpoint
+        workspace.save(False)  # so that there are never logs without a checkpoint
         # "1.00M/1.00M" and a short text behind it leave room for the bar itself in 80 columns.
         bar_options: Any = {"unit": " steps", "unit_scale": True, "dynamic_ncols": True}
         is_hidden = not sys.stderr.isatty()
@@ -55,8 +55,8 @@ class Loop:
                     self._evaluate()
                 else:
                     self.evaluations.poll()
-                if run.stopping.signal_number:
-                    run.save(False)
+                if workspace.stopping.signal_number:
+                    workspace.save(False)
                     return False
                 if progress.step >= cfg.num_train_steps:
                     return self._finish()
@@ -64,13 +64,13 @@ class Loop:
                     self._update_offline()
                     continue
                 seeding = progress.step < cfg.num_seed_steps
-                actions = (run.seed_policy if seeding else agent).act(obs, sample=True)
+                actions = (workspace.seed_policy if seeding else agent).act(obs, sample=True)
                 require_finite("action", actions)
                 # Updates do not use this step's transitions, so the environments may step meanwhile.
                 step_result = self.stepping.prepare(actions)
                 if (cfg.updates_while_seeding or not seeding) and replay_buffer.num_added >= progress.updates_from:
                     for _ in range(progress.take_updates(replay_buffer.num_added + n_step.num_pending)):
-                        agent.update(run.data.batches, self.logger, progress.step)
+                        agent.update(workspace.data.batches, self.logger, progress.step)
                 next_obs, rewards, terminated, truncated, info = step_result()
                 require_finite("observation", next_obs)
                 require_finite("reward", rewards)
@@ -84,7 +84,7 @@ class Loop:
                     self._show_return()
                     obs = self.begin_episodes(done)
                 if progress.checkpoint_due:
-                    run.save(False)  # before the evaluation, which can be repeated
+                    workspace.save(False)  # before the evaluation, which can be repeated
 
     def _update_offline(self) -> None:
         """Makes one update on preloaded data, without stepping environments; it counts as a step."""

@@ -7,11 +7,11 @@ import probes  # noqa: F401  registers environments with image observations
 from PIL import Image
 
 from envs.episodes import SeededEpisodes
-from envs.make import Pixels, make_env
+from envs.make import ObsOptions, make_env
 
 
 def pictures(name: str, stack: int, steps: int) -> list[np.ndarray]:
-    env = make_env(name, 1, pixels=Pixels(stack=stack))
+    env = make_env(name, 1, pixels=ObsOptions(stack=stack))
     found = [env.reset(seed=1)[0]]
     for _ in range(steps):
         obs, *_, info = env.step(np.zeros(1, np.float32))
@@ -31,7 +31,7 @@ def test_images_of_any_layout_are_channels_first() -> None:
 
 
 def test_an_episodes_first_frame_fills_its_stack_and_no_other_episodes_does() -> None:
-    env = make_env("ProbeImages-v0", 1, pixels=Pixels(stack=3))
+    env = make_env("ProbeImages-v0", 1, pixels=ObsOptions(stack=3))
     numbers = []
     for seed in (1, 2):
         obs, _ = env.reset(seed=seed)
@@ -45,7 +45,7 @@ def test_an_episodes_first_frame_fills_its_stack_and_no_other_episodes_does() ->
 
 
 def test_a_gymnasium_task_is_seen_as_it_is_drawn_made_smaller() -> None:
-    env = make_env("Pendulum-v1", 1, action_repeat=2, pixels=Pixels(True, 32, 2))
+    env = make_env("Pendulum-v1", 1, action_repeat=2, pixels=ObsOptions(True, 32, 2))
     obs, _ = env.reset(seed=1)
     for _ in range(2):
         obs, *_ = env.step(np.ones(1, np.float32))
@@ -58,7 +58,7 @@ def test_a_gymnasium_task_is_seen_as_it_is_drawn_made_smaller() -> None:
 
 
 def test_a_suites_task_is_seen_at_one_size_and_filmed_at_another(opengl: None) -> None:
-    env: Any = SeededEpisodes(make_env("cartpole_swingup", 1, 8, pixels=Pixels(True, 64, 3)), 1)
+    env: Any = SeededEpisodes(make_env("cartpole_swingup", 1, 8, pixels=ObsOptions(True, 64, 3)), 1)
     obs, _ = env.reset()
     assert obs.shape == (9, 64, 64) and obs.dtype == np.uint8 and obs.std() > 5
     np.testing.assert_array_equal(obs[:3], obs[6:])
@@ -75,5 +75,5 @@ def test_a_suites_task_is_seen_at_one_size_and_filmed_at_another(opengl: None) -
 
 
 def test_quadruped_is_seen_by_the_camera_that_follows_it() -> None:
-    assert (Pixels().camera_of("quadruped"), Pixels().camera_of("walker")) == (2, 0)
-    assert Pixels(camera_id=1).camera_of("quadruped") == 1
+    assert (ObsOptions().camera_of("quadruped"), ObsOptions().camera_of("walker")) == (2, 0)
+    assert ObsOptions(camera_id=1).camera_of("quadruped") == 1

@@ -18,7 +18,7 @@ import evaluate
 import export
 from agent.exported import inputs_of
 from agent.policy import load_policy
-from envs.make import Pixels, make_env
+from envs.make import ObsOptions, make_env
 from replay import frames
 from run.run_policy import load_run_policy
 from utils import UserError
@@ -60,7 +60,7 @@ def parts_of(env: Any, obs: np.ndarray) -> list[np.ndarray]:
 
 
 def test_an_observation_is_images_side_by_side_and_numbers_beside_them() -> None:
-    env = make_env("ProbeMixed-v0", 1, pixels=Pixels(stack=2))
+    env = make_env("ProbeMixed-v0", 1, pixels=ObsOptions(stack=2))
     first, _ = env.reset(seed=1)
     own = [env.unwrapped._obs()]  # type: ignore[attr-defined]
     second, *_ = env.step(np.zeros(1, np.float32))
@@ -74,7 +74,7 @@ def test_an_observation_is_images_side_by_side_and_numbers_beside_them() -> None
 
 
 def test_stacked_vectors_have_the_newest_values_of_each_number() -> None:
-    env = make_env("ProbeNumbered-v0", 1, pixels=Pixels(stack=3))
+    env = make_env("ProbeNumbered-v0", 1, pixels=ObsOptions(stack=3))
     assert env.reset(seed=1)[0].tolist() == [1, 1, 1, 0, 0, 0]
     env.step(np.zeros(1, np.float32))
     assert env.step(np.zeros(1, np.float32))[0].tolist() == [1, 1, 1, 0, 1, 2]
@@ -108,7 +108,7 @@ def test_its_policy_is_evaluated_alone_and_cannot_be_recorded(tmp_path: Path) ->
 @pytest.mark.parametrize("stack", [1, 2])
 def test_each_group_sees_its_own_keys(tmp_path: Path, stack: int) -> None:
     groups = {"actor": ["touch", "place"], "critic": ["goal", "place"]}
-    env = make_env("ProbePrivileged-v0", 1, pixels=Pixels(stack=stack, groups=groups))
+    env = make_env("ProbePrivileged-v0", 1, pixels=ObsOptions(stack=stack, groups=groups))
     obs, _ = env.reset(seed=1)
     own = env.unwrapped._obs()  # type: ignore[attr-defined]
     spec = env.observation_space.obs_spec  # type: ignore[attr-defined]
@@ -141,7 +141,7 @@ def test_the_critic_learns_from_what_it_alone_sees_and_the_policy_needs_nothing_
 
 def test_groups_of_a_suites_task_and_of_its_images_are_checked() -> None:
     def spec(name: str, actor: list[str], critic: list[str], **more: Any) -> Any:
-        env = make_env(name, 1, pixels=Pixels(groups={"actor": actor, "critic": critic}, **more))
+        env = make_env(name, 1, pixels=ObsOptions(groups={"actor": actor, "critic": critic}, **more))
         return env.observation_space.obs_spec  # type: ignore[attr-defined]
 
     assert spec("finger_spin", ["position", "touch"], ["position", "touch", "velocity"]).groups == (6, 0)
