@@ -66,7 +66,7 @@ def main() -> int:
     except Exception as error:
         return _report(error)
     except KeyboardInterrupt as interrupt:  # a signal, after the run has been saved (run/stopping.py)
-        print(f"\n{interrupt or 'interrupted before training began'}", file=sys.stderr)
+        print(f"\n{interrupt or 'interrupted'}", file=sys.stderr)
         return getattr(interrupt, "exit_code", EXIT_INTERRUPTED)
     return 0
 

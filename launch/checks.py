@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ class CheckFirst(Callback):
             _require_free(config, "hydra.run.dir", "config.yaml")
 
     def on_multirun_start(self, config: DictConfig, **run: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, it ends joblib's workers, too
         with _ending():
             overrides = parse_sweep(config)
             check(get_values(compose(run["config_name"], [_take_first(override) for override in overrides])))

@@ -58,11 +58,11 @@ def find_class(name: str, packages: Sequence[str], trusted: Sequence[str] = ()) 
     module, _, class_name = name.rpartition(".")
     try:
         known = is_within(module, (*packages, *trusted))
-        found = getattr(importlib.import_module(module), class_name, None) if known else None
+        target = getattr(importlib.import_module(module), class_name, None) if known else None
     except ImportError:
-        found = None
-    is_ours = isinstance(found, type) and is_within(found.__module__, packages)
-    return found if is_ours or is_within(module, trusted) else None
+        target = None
+    is_ours = isinstance(target, type) and is_within(target.__module__, packages)
+    return target if is_ours or is_within(module, trusted) else None
 
 
 def is_within(name: str, packages: Sequence[str]) -> bool:

@@ -296,9 +296,9 @@ class Shape(NamedTuple):
 
 def build_network(network: Factory | None, *shape: Any) -> Any:
     """Builds a network of the Shape `shape`; without a factory, the plain MLP."""
-    wanted = Shape(*shape)
+    full = Shape(*shape)
     if network is not None:
-        return network(shape=wanted)
-    widths = [wanted.in_dim] + [wanted.hidden_dim] * wanted.hidden_depth
-    hidden = [Linear(fan_in, fan_out, wanted.num_members, wanted.init) for fan_in, fan_out in pairwise(widths)]
-    return MLP(*hidden, wanted.make_last_linear(widths[-1]))
+        return network(shape=full)
+    widths = [full.in_dim] + [full.hidden_dim] * full.hidden_depth
+    hidden = [Linear(fan_in, fan_out, full.num_members, full.init) for fan_in, fan_out in pairwise(widths)]
+    return MLP(*hidden, full.make_last_linear(widths[-1]))

@@ -45,12 +45,14 @@ def wait_for_checkpoint(run: Path, sweep: subprocess.Popen[str]) -> psutil.Proce
     return next(process for process in processes if lock in [file.path for file in process.open_files()])
 
 
-def test_joblibs_sweep_goes_on_after_a_worker_was_killed(tmp_path: Path, straight: Callable[[int], Path]) -> None:
+@pytest.mark.parametrize("ended", ["worker", "command"])
+def test_joblibs_sweep_goes_on_after_a_signal(tmp_path: Path, straight: Callable[[int], Path], ended: str) -> None:
     sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2,3")
     running = start(tmp_path, *sweep)
-    wait_for_checkpoint(tmp_path / "sw/seed-1", running).kill()
-    printed, _ = running.communicate()
-    assert running.returncode == 3, printed
+    worker = wait_for_checkpoint(tmp_path / "sw/seed-1", running)
+    worker.kill() if ended == "worker" else running.terminate()
+    printed, _ = running.communicate()  # which also waits for the workers
+    assert running.returncode == (3 if ended == "worker" else 130), printed
     again = run_command(tmp_path, "-m", *sweep, "hydra.sweep.dir=sw", "resume=auto")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "3 of 3: seed-" in again.stdout

@@ -56,9 +56,9 @@ def test_what_python_learns_from_a_tensor_is_not_recorded(look: Any) -> None:
 
 
 def test_a_change_that_would_be_left_out_is_an_error() -> None:
-    kept = torch.zeros(1)
+    constant = torch.zeros(1)
     with pytest.raises(CannotTraceError, match="aten::_foreach_add_"):  # a list that the program builds itself
-        trace(lambda inputs: [torch._foreach_add_([kept, 2 * inputs[0]], 1.0), inputs[0]][1:], [torch.ones(1)])
+        trace(lambda inputs: [torch._foreach_add_([constant, 2 * inputs[0]], 1.0), inputs[0]][1:], [torch.ones(1)])
 
 
 def test_each_shape_has_a_recording_and_what_has_none_runs_as_it_is() -> None:
