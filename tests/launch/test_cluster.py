@@ -51,7 +51,7 @@ def test_joblibs_sweep_goes_on_after_a_signal(tmp_path: Path, straight: Callable
     running = start(tmp_path, *sweep)
     worker = wait_for_checkpoint(tmp_path / "sw/seed-1", running)
     worker.kill() if ended == "worker" else running.terminate()
-    printed, _ = running.communicate()  # which also waits for the workers
+    printed, _ = running.communicate(timeout=300)  # which also waits for the workers
     assert running.returncode == (3 if ended == "worker" else 130), printed
     again = run_command(tmp_path, "-m", *sweep, "hydra.sweep.dir=sw", "resume=auto")
     assert again.returncode == 0, again.stdout + again.stderr
