@@ -95,8 +95,6 @@ def main() -> None:
     film = None if args.no_video or args.view else film
     try:
         evaluate(path, args.episodes, args.seed, args.device, film, args.trust, args.sample, args.dataset, args.view)
-    except ModuleNotFoundError as error:
-        parser.error(f"{error}; data sets need pip install -e '.[data]'")
     except (UserError, RunError) as error:
         parser.error(error)
     except KeyboardInterrupt:

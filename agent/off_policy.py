@@ -21,7 +21,7 @@ from agent.policy import Policy, recipe, save_policy
 from agent.schedule import Schedules
 from agent.toolkit.adam import Adam
 from agent.toolkit.copies import ActorAverage, evaluation_view, is_view
-from agent.toolkit.histograms import HistogramInputs, log_histograms
+from agent.toolkit.histograms import UpdateOutputs, log_histograms
 from agent.toolkit.hooks import AfterStep, Draws, Noise, Phased, Scheduled, TracksBatchStatistics
 from replay_buffer import Batch
 from settings.obs_spec import ObsSpec
@@ -31,7 +31,7 @@ from utils import UserError
 LearningRate = NonNegativeFloat | Schedule
 UpdateAt = Literal["first", "last"]
 Metrics = dict[str, Tensor]  # log key -> a scalar on the device, detached
-StepResult = tuple[Metrics, HistogramInputs]
+StepResult = tuple[Metrics, UpdateOutputs]
 
 
 class OffPolicyAgent(Agent):
@@ -84,7 +84,7 @@ class OffPolicyAgent(Agent):
         self.execution: Any = Eager()  # or recorded, or captured: see run/execution.py
         self.compiled_step: Any = None  # torch.compile of update_step, if it is asked for
         self.phase: tuple[Any, ...] = ()  # the current phase of every layer that has phases
-        self.pattern: dict[tuple[int, UpdateAt], bool] = {}  # arguments of `due` -> whether it is due now
+        self.due_now: dict[tuple[int, UpdateAt], bool] = {}  # arguments of `due` -> whether it is due now
         self.num_updates = 0  # not for update_step, whose recording would freeze it
         self._histograms_due = False
         self._collected: dict[str, Tensor] | None = None  # losses in `steps_together`
@@ -190,14 +190,14 @@ class OffPolicyAgent(Agent):
     def due(self, frequency: int, at: UpdateAt = "first") -> bool:
         """Returns whether this update is the first, or with `at="last"` the last, of every `frequency` updates."""
         key = frequency, at
-        if key not in self.pattern:
-            self.pattern[key] = self._is_due(*key)
-        return self.pattern[key]
+        if key not in self.due_now:
+            self.due_now[key] = self._is_due(*key)
+        return self.due_now[key]
 
     @property
     def variant(self) -> tuple[Any, ...]:
         """The Python values that an update branches on; each combination needs a separate recording or graph."""
-        return self.training, self.phase, *sorted(self.pattern.items())
+        return self.training, self.phase, *sorted(self.due_now.items())
 
     def _is_due(self, frequency: int, at: UpdateAt) -> bool:
         return (self.num_updates + (at == "last")) % frequency == 0
@@ -215,7 +215,7 @@ class OffPolicyAgent(Agent):
         loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target), *weights)
         return loss if self.observations.num_views == 1 else self.observations.num_views * loss
 
-    def priorities(self, batch: Batch, outputs: Tensor, target: Tensor) -> HistogramInputs:
+    def priorities(self, batch: Batch, outputs: Tensor, target: Tensor) -> UpdateOutputs:
         """Returns each row's TD error for a prioritised replay buffer; {} for a uniform one."""
         if batch.index is None:
             return {}
@@ -279,7 +279,7 @@ class OffPolicyAgent(Agent):
         # Schedules and phases are computed in Python, so set them before the update, which may run without Python.
         for scheduled in self._hooks[Scheduled]:
             scheduled.set_step(step)
-        self.pattern = {key: self._is_due(*key) for key in self.pattern}
+        self.due_now = {key: self._is_due(*key) for key in self.due_now}
         self.phase = tuple(layer.enter_phase() for layer in self._hooks[Phased])
         # Histograms wait for an update in which every optimizer steps.
         self._histograms_due |= logger.histograms_due(step)

@@ -210,22 +210,13 @@ def adapt(
     """
     if not isinstance(env.action_space, gym.spaces.Box | gym.spaces.Discrete):
         raise UserError(f"env={name}: its actions are {env.action_space}, and agents here need a Box or a Discrete")
-    if episode_length is not None and not _has_time_limit(env):
+    if episode_length is not None and not env.has_wrapper_attr("_max_episode_steps"):
         env = gym.wrappers.TimeLimit(env, episode_length)
     env = dmc2gym.ActionRepeat(EpisodeInfo(env, info_keys), action_repeat)
     try:
         return dmc2gym.rescale_actions(observe(env, name, pixels, keys))
     except ValueError as error:
         raise UserError(f"env={name}: {one_line(error)}") from error
-
-
-def _has_time_limit(env: gym.Env) -> bool:
-    """Returns whether the environment's registration or one of its wrappers limits its episodes."""
-    if env.spec is not None and env.spec.max_episode_steps is not None:
-        return True
-    while isinstance(env, gym.Wrapper) and not isinstance(env, gym.wrappers.TimeLimit):
-        env = env.env
-    return isinstance(env, gym.wrappers.TimeLimit)
 
 
 def wrap(env: Any, wrappers: Sequence[Wrap]) -> Any:

@@ -15,9 +15,8 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from settings.operating_system import CORES_SHARED
 from utils import RunError, UserError, lock, one_line, write_atomic
-
-SHARED = "RUNS_SHARE_THE_CORES"  # see run/execution.py, which imports torch
 
 
 def run_one(config: DictConfig, hydra_config: Any, folder: Path) -> float:
@@ -27,7 +26,7 @@ def run_one(config: DictConfig, hydra_config: Any, folder: Path) -> float:
     """
     os.chdir(hydra_config.runtime.cwd)  # relative paths start there, and not where a worker started
     if parent_process() is not None:
-        os.environ[SHARED] = "1"
+        os.environ[CORES_SHARED] = "1"
     if "joblib" in hydra_config.launcher._target_ and config.device in ("auto", "cuda"):
         _take_gpu(Path(hydra_config.sweep.dir))
     (folder / "failed.json").unlink(missing_ok=True)

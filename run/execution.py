@@ -19,11 +19,9 @@ from agent.execution.compiled import CompiledStep
 from agent.execution.recorded import Recorded
 from agent.execution.tracing import TracedByShape
 from agent.off_policy import OffPolicyAgent
-from settings.operating_system import usable_cpus
+from settings.operating_system import CORES_SHARED, usable_cpus
 from settings.types import Execution
 from utils import UserError
-
-SHARED = "RUNS_SHARE_THE_CORES"  # environment variable of processes of a sweep that trains several runs at a time
 
 
 def resolve_device(name: str) -> torch.device:
@@ -53,13 +51,13 @@ def has_free_core(device: torch.device) -> bool:
     """Returns whether the updates leave a core free; otherwise a second process or thread would slow them down."""
     if device.type == "cuda":
         return True
-    return SHARED not in os.environ and usable_cpus() > torch.get_num_threads()
+    return CORES_SHARED not in os.environ and usable_cpus() > torch.get_num_threads()
 
 
 def free_cores(device: str) -> int:
     """Returns how many threads may step worlds in this process, beside a sweep's other runs or, in the process that
     evaluates, beside the training; `device` is the value of the run's key."""
-    if SHARED in os.environ:
+    if CORES_SHARED in os.environ:
         return 1
     if parent_process() is None:
         return usable_cpus()

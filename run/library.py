@@ -1,6 +1,6 @@
 """The framework as a library: train and evaluate an agent, without Hydra and without a run's folder.
 
-docs/LIBRARY.md explains it, and examples/library.py is an example.
+docs/LIBRARY.md explains it, and README.md has an example.
 """
 
 from collections.abc import Callable, Sequence

@@ -11,6 +11,7 @@ from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _CPUINFO = Path("/proc/cpuinfo")
+CORES_SHARED = "RUNS_SHARE_THE_CORES"  # environment variable in a sweep that trains several runs at a time
 
 
 def usable_cpus() -> int:

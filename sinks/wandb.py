@@ -1,6 +1,5 @@
-"""Logs to Weights & Biases, or by the same calls to Trackio: on this machine, without an account."""
+"""Logs to Weights & Biases."""
 
-import importlib
 import sys
 import uuid
 from pathlib import Path
@@ -16,8 +15,6 @@ class WandbSink(Sink):
 
     `wandb_id.txt` has the id of that run, so a resumed run continues it. Rows that a killed run had sent after its
     checkpoint are sent again.
-
-    With `package="trackio"`, entity, mode, tags and notes have no effect.
     """
 
     def __init__(
@@ -29,38 +26,31 @@ class WandbSink(Sink):
         group: str | None = None,
         tags: list[str] | None = None,
         notes: str | None = None,
-        package: Literal["wandb", "trackio"] = "wandb",
     ):
-        self._package = importlib.import_module(package)  # imported late: it takes a second
-        self._is_wandb = package == "wandb"
-        options: dict[str, Any] = {"project": project, "name": log_dir.name, "group": group}
+        import wandb  # not before: it takes a second
+
+        options: dict[str, Any] = {"project": project, "name": log_dir.name, "group": group, "dir": log_dir}
         id_file = log_dir / "wandb_id.txt"
         if not id_file.exists():
             id_file.write_text(uuid.uuid4().hex, encoding="utf-8")
         elif mode != "offline":
             options["resume"] = "allow"
-        if self._is_wandb:
-            options |= {"entity": entity, "mode": mode, "tags": tags, "notes": notes, "dir": log_dir}
-            settings = self._package.Settings(console="off", quiet=True)  # the terminal shows the progress bar
-            options |= {"id": id_file.read_text(encoding="utf-8"), "settings": settings}
-        self._run = self._package.init(**options)
-        if self._is_wandb:
-            self._run.define_metric("*", step_metric="step")
-
-    def _log(self, values: dict[str, Any], step: int) -> None:
-        # W&B would drop a row whose own step is not the newest, as of an evaluation in the background.
-        self._run.log({**values, "step": step}) if self._is_wandb else self._run.log(values, step=step)
+        options |= {"entity": entity, "mode": mode, "tags": tags, "notes": notes, "id": id_file.read_text("utf-8")}
+        options["settings"] = wandb.Settings(console="off", quiet=True)  # the terminal shows the progress bar
+        self._run, self._histogram = wandb.init(**options), wandb.Histogram
+        self._run.define_metric("*", step_metric="step")
 
     def settings(self, values: dict[str, Any]) -> None:
-        self._run.config.update(values, **({"allow_val_change": True} if self._is_wandb else {}))
+        self._run.config.update(values, allow_val_change=True)
 
     def dump(self, group: str, row: Row, step: int) -> None:
-        self._log(row, step)
+        # Not with W&B's own step, which must grow; that of an evaluation in the background may be an older one.
+        self._run.log({**row, "step": step})
 
     def histogram(self, key: str, values: np.ndarray, step: int) -> None:
         finite = values[np.isfinite(values)]
         if finite.size:
-            self._log({key: self._package.Histogram(np_histogram=np.histogram(finite, bins=64))}, step)
+            self._run.log({key: self._histogram(np_histogram=np.histogram(finite, bins=64)), "step": step})
 
     def close(self) -> None:
-        self._run.finish(**({"exit_code": int(sys.exc_info()[0] is not None)} if self._is_wandb else {}))
+        self._run.finish(exit_code=int(sys.exc_info()[0] is not None))

@@ -65,7 +65,7 @@ run/test_evaluator.py
 + episode_seed(self._seed, EVAL_STREAM, episode)
 - returns += np.where(running, rewards, 0.0)
 + returns += rewards
-replay/test_n_step.py
+replay/test_against_lists.py
 - self._rewards[self._newest - k] + self._discount * total
 + self._rewards[self._newest - k] + total
 - np.array([discount**k for k in range(n_step)])

@@ -17,13 +17,6 @@ from envs.make import make_env
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.thorough
-def test_the_librarys_example_learns(tmp_path: Path) -> None:
-    environment, command = {**os.environ, "PYTHONPATH": str(ROOT)}, [sys.executable, str(ROOT / "examples/library.py")]
-    output = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True).stdout
-    assert float(output.split()[-1]) > -500  # a random policy gets about -1200
-
-
 def test_make_train_knows_which_agents_fit_preset_cpu() -> None:
     line = re.search(r"^FITS_CPU := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert line

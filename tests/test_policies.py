@@ -1,17 +1,14 @@
 """A policy's file with its JSON plays without its run's folder, and a stranger's file executes no code."""
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import probes
 import pytest
-import torch
 from agents import TINY
 from runs import RUN, assert_same, go_on, quoted, rows, run_until
-from strangers import Evil, copy_of
+from strangers import copy_of
 
 import evaluate
 import export
@@ -59,33 +56,6 @@ def test_it_is_exported_in_its_turn(packed: Path, tmp_path: Path) -> None:
     again = export.export(mine)
     about, first = (json.loads(path.with_name(f"{path.name}.json").read_text()) for path in (again, packed))
     assert again == mine.with_suffix(".onnx") and about["return"] == first["return"] and "settings" not in about
-
-
-HOSTILE: list[tuple[str, Any, str]] = [  # a key, its value and the message; tests/settings/test_trust.py has more
-    ("env_wrappers", [{"_target_": "evil_module.Thing", "_partial_": True}], "evil_module.Thing"),
-    ("env", "evil_module:Thing-v0", "trust=evil_module"),
-    ("env_kwargs", {"a": "${oc.create:{_target_:os.mkdir}}"}, "env_kwargs.a"),
-]
-
-
-def test_a_hostile_one_runs_nothing_and_is_one_line(
-    packed: Path, mark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = copy_of(packed, tmp_path)
-    json_path = path.with_name(f"{path.name}.json")
-    about = json.loads(json_path.read_text())
-    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(path), "--episodes", "1"])
-    for key, value, message in HOSTILE:
-        json_path.write_text(json.dumps(about | {"settings": about["settings"] | {key: value}}))
-        with pytest.raises(SystemExit, match=r"^2$"):
-            evaluate.main()
-        printed = capsys.readouterr().err
-        assert message in printed and printed.count("\n") == 1, printed
-    torch.save(Evil(mark), path)
-    json_path.write_text(json.dumps(about))
-    with pytest.raises(UserError, match="not a policy"):
-        evaluate.evaluate(path, 1)
-    assert not mark.exists()
 
 
 def test_the_policy_of_images_is_exported_too(tmp_path: Path) -> None:

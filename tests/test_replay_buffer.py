@@ -26,30 +26,6 @@ def rewards(buffer: ReplayBuffer, count: int = 1000) -> set[float]:
 
 
 @both
-@pytest.mark.parametrize("capacity", [1, 50])
-def test_batches_hold_the_newest_transitions_whole_as_the_ring_grows_and_wraps(storage: str, capacity: int) -> None:
-    buffer = filled(storage, capacity, 0)
-    with pytest.raises(ValueError, match=r"^nothing to sample: the replay buffer is empty$"):
-        buffer.sample(1)
-    for i in range(133):
-        buffer.add(*transition(i))
-        if i % 7 == 0 or i in (48, 49, 50, 51):  # after several new rows, and around the wrap
-            assert rewards(buffer) == {float(j) for j in range(max(0, i + 1 - capacity), i + 1)}
-    batch = buffer.sample(200)
-    assert [tuple(column.shape[1:]) for column in batch] == [(3,), (2,), (1,), (3,), (1,)]
-    assert all(column.dtype == torch.float32 for column in batch)
-    for obs, action, reward, next_obs, discount in zip(*batch, strict=True):
-        expected = transition(int(reward.item()))
-        np.testing.assert_array_equal(obs, np.float32(expected[0]))
-        np.testing.assert_array_equal(action, np.float32(expected[1]))
-        np.testing.assert_array_equal(next_obs, np.float32(expected[3]))
-        assert discount.item() == (not expected[5])  # a time limit (done, but not terminated) bootstraps
-    before = batch.reward.clone()
-    buffer.add(*transition(7))
-    assert torch.equal(batch.reward, before) and 7.0 in rewards(buffer)
-
-
-@both
 @pytest.mark.parametrize("count", [1, 49, 50, 130])
 def test_many_rows_at_once_are_stored_as_they_are_one_by_one(storage: str, count: int) -> None:
     one_by_one, together = filled(storage, 50, 0), filled(storage, 50, 0)

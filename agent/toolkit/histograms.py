@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from agent.networks.mlp import Linear
 
 
-class HistogramInputs(TypedDict, total=False):
+class UpdateOutputs(TypedDict, total=False):
     """Tensors that an update step returns for histograms and, the last two, for prioritised replay; all optional."""
 
     q: Tensor  # Q values, (N, B, 1)
@@ -18,7 +18,7 @@ class HistogramInputs(TypedDict, total=False):
     index: Tensor  # (B,), int64: the places of their rows in the replay buffer
 
 
-def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:
+def log_histograms(inputs: UpdateOutputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:
     """Logs histograms of the inputs and of each layer of the networks, which are given by optimizer name."""
     values = {f"train_critic/q{i}_hist": member for i, member in enumerate(inputs.get("q", ()), start=1)}
     if "mu" in inputs:

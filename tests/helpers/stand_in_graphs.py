@@ -87,7 +87,7 @@ class StandInGraphs:
         self.captures += 1
         assert self.agent.policy.generator in generators
         constants = {name: value for name, value in vars(self.agent).items() if isinstance(value, int | float)}
-        constants |= {"pattern": dict(self.agent.pattern), "schedules": copy(self.agent.schedules)}
+        constants |= {"due_now": dict(self.agent.due_now), "schedules": copy(self.agent.schedules)}
         modes = self._modes()
         states, kept = [generator.get_state() for generator in generators], deepcopy(self.agent.state_dict())
         unregistered, memory = torch.get_rng_state(), self._memory()

@@ -51,14 +51,6 @@ def test_a_run_in_a_folder_that_is_named_goes_on_or_begins(command: Callable[...
     assert json.loads((tmp_path / "run/finished.json").read_text())["step"] == 120
 
 
-def test_an_environments_exception_keeps_its_traceback(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command("env=ProbeFaulty-v0", *TINY[1:], "num_train_steps=200") == 3
-    printed = capsys.readouterr().err
-    assert "Traceback" in printed and "lost" in printed and "the newest checkpoint" in printed.splitlines()[-1]
-
-
 def test_the_benchmarks_preset_is_a_sweep_over_28_tasks() -> None:
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
         config = compose("train", ["preset=dmc_benchmark"], return_hydra_config=True)

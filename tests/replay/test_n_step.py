@@ -27,36 +27,6 @@ def make_steps() -> list[Step]:
     return list(zip(obs, actions, rng.normal(size=shape), next_obs, done, terminated, strict=True))
 
 
-def expected_rows(steps: list[Step], n: int) -> dict[bytes, tuple]:
-    """Returns each row by its obs: the action, the n-step reward, next_obs, and the factor of gamma V'."""
-    obs, actions, rewards, next_obs, done, terminated = map(np.array, zip(*steps, strict=True))
-    rows = {}
-    for env in range(NUM_ENVS):
-        for t in range(len(steps)):
-            last = next((i for i in range(t, min(t + n, len(steps))) if done[i, env]), t + n - 1)
-            if last < len(steps):  # otherwise the row is not complete
-                reward = sum(GAMMA ** (i - t) * rewards[i, env] for i in range(t, last + 1))
-                factor = 0.0 if terminated[last, env] else GAMMA ** (last - t)
-                rows[obs[t, env].tobytes()] = actions[t, env], reward, next_obs[last, env], factor
-    return rows
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 7])
-def test_rows_are_the_definitions_whatever_ends_when(n: int) -> None:
-    steps, n_step, found = make_steps(), NStep(n, GAMMA), {}
-    for t, step in enumerate(steps, start=1):
-        for obs, action, reward, next_obs, _, terminated, *discount in zip(*n_step.rows(*step), strict=True):
-            factor = 0.0 if terminated else discount[0] if discount else 1.0
-            found[obs.tobytes()] = action, reward, next_obs, factor
-        assert len(found) + n_step.num_pending == t * NUM_ENVS
-        if t in (1, 5, 11, 12, 40, STEPS):
-            expected = expected_rows(steps[:t], n)
-            assert found.keys() == expected.keys()
-            for key, row in found.items():
-                for ours, theirs in zip(row, expected[key], strict=True):
-                    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-
-
 def test_what_waits_survives_a_restart_and_a_reused_array() -> None:
     straight, first = NStep(5, GAMMA), NStep(5, GAMMA)
     n_step = first

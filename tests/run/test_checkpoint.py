@@ -31,16 +31,6 @@ def test_saved_states_are_loaded_and_old_checkpoints_deleted(tmp_path: Path) -> 
     assert saved.states["agent"]["rng"] == state(100)["rng"]
 
 
-@pytest.mark.parametrize(("capacity", "steps"), [(10, (4, 9)), (10, (4, 7, 13, 37)), (10, (3, 30, 31)), (1, (1, 2, 5))])
-def test_a_ring_is_restored_from_its_segments(tmp_path: Path, capacity: int, steps: tuple[int, ...]) -> None:
-    buffer, other = new_buffer(capacity), new_buffer(capacity)
-    save(tmp_path, *steps, buffer=buffer)
-    saved = read_newest(tmp_path, identity={}, with_rows=True)
-    assert saved.count_rows("buffer") == steps[-1] and saved.count_rows("preloaded") == 0
-    saved.read_rows("buffer", other)
-    np.testing.assert_array_equal(other.rows, buffer.rows)
-
-
 def test_a_segment_is_written_once_and_deleted_when_no_checkpoint_lists_it(tmp_path: Path) -> None:
     folder, buffer = tmp_path / "checkpoints/buffer", new_buffer(10)
     saver = save(tmp_path, 6, buffer=buffer)

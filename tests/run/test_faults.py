@@ -46,16 +46,6 @@ def limit_from(run: Workspace, step: int, num_bytes: int) -> None:
     at_step(run, step, lambda: limits.setrlimit(limits.RLIMIT_FSIZE, (num_bytes, hard)))
 
 
-def test_an_error_in_an_environment_keeps_its_traceback_and_gets_a_note(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path, *PROBE)
-    at_step(run, 42, lambda: {}["a typing error"])
-    with pytest.raises(KeyError, match="a typing error") as caught:
-        run.run()
-    run.close()
-    assert caught.value.__notes__ == [f"stopped at step 42; the newest checkpoint is {tmp_path}/{NEWEST}"]
-    assert read_finished(tmp_path) is None
-
-
 def test_a_run_that_calls_exit_has_failed(tmp_path: Path) -> None:
     run = probes.workspace(tmp_path, *PROBE)
     at_step(run, 42, lambda: sys.exit(0))

@@ -1,4 +1,4 @@
-"""Runs from pixels: their settings, what they need, the images they log, and how they are continued."""
+"""Runs from pixels: their settings, what they need, and the images they log; test_resume.py continues them."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 import probes
 import pytest
 from agents import TINY
-from runs import RUN, assert_goes_on
+from runs import RUN
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from replay import frames
@@ -17,21 +17,6 @@ from utils import UserError
 
 DRQ = ("agent=drq", *TINY, "frame_stack=2", "action_repeat=1")
 OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
-
-
-@pytest.mark.parametrize(
-    "also",
-    [
-        ("replay_buffer_capacity=60", "log_save_tb=true", "log_frequency=50", "replay_storage=device"),
-        # These environments get processes of their own.
-        pytest.param(("n_step=3", "num_envs=2", "env=probes:ProbeImages-v0"), marks=pytest.mark.thorough),
-    ],
-)
-def test_killed_it_ends_in_the_same_bytes(tmp_path: Path, also: tuple[str, ...]) -> None:
-    straight, _ = assert_goes_on(tmp_path, 101, *RUN, *OF_IMAGES, *also)
-    assert isinstance(straight.replay_buffer, frames.FrameBuffer) and straight.agent.num_updates > 100
-    written = {path.suffix for path in (tmp_path / "killed/checkpoints/buffer").iterdir()}
-    assert written == {".frames", ".rows"}
 
 
 def test_histograms_of_convolutions(tmp_path: Path) -> None:
@@ -77,5 +62,6 @@ def test_several_environments_that_are_rendered_get_processes() -> None:
 def test_a_run_by_its_rendering(tmp_path: Path) -> None:
     run = probes.train(tmp_path, "env=Pendulum-v1", *DRQ, "image_size=16", "num_train_steps=60", "num_seed_steps=40",
                        "num_eval_episodes=1", "action_repeat=10", "num_envs=2")  # fmt: skip
-    assert run.cfg.from_pixels and run.envs.single_observation_space.shape == (6, 16, 16)
+    assert isinstance(run.replay_buffer, frames.FrameBuffer) and run.cfg.from_pixels
+    assert run.envs.single_observation_space.shape == (6, 16, 16)
     assert np.isfinite(run.progress.last_return)

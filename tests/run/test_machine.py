@@ -36,7 +36,7 @@ def test_worlds_are_stepped_by_the_cores_that_training_leaves(
     monkeypatch.setattr(execution, "usable_cpus", lambda: 8)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setattr(execution, "parent_process", lambda: object() if in_a_process else None)
-    monkeypatch.delenv(execution.SHARED, raising=False)
+    monkeypatch.delenv(execution.CORES_SHARED, raising=False)
     if in_a_sweep:
-        monkeypatch.setenv(execution.SHARED, "1")
+        monkeypatch.setenv(execution.CORES_SHARED, "1")
     assert free_cores(device) == cores

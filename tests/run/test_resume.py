@@ -44,7 +44,7 @@ CASES = {
     "ring": (*PENDULUM, "replay_buffer_capacity=50", "sample_with_replacement=false", "update_every=7"),
     "fraction": ("env=ProbeTimeLimit-v0", "updates_per_step=0.3", "agent.actor_update_frequency=3"),
     "held": ("env=cartpole_balance", "env_kwargs.time_limit=1", "action_repeat=3", "num_eval_episodes=1"),
-    "four": ("env=probes:ProbeDrawn-v0", "num_envs=4"),
+    "four": ("env=probes:ProbeDrawn-v0", "num_envs=4", "eval_sample=true", "num_eval_episodes=3"),
     "agent_first": (*PENDULUM, "seed_policy=agent", "agent/temperature=exponential"),
     "followers": (
         *("env=probes:ProbeDrawn-v0", "execution=auto", "num_envs=2", "n_step=3"),
@@ -54,9 +54,9 @@ CASES = {
     ),
     "drq": (
         *("env=ProbeImages-v0", "agent=drq", *TINY, "execution=auto", "replay_buffer_capacity=60", *FLAT),
-        *("frame_stack=2", "action_repeat=1", "log_save_tb=true", "log_frequency=50"),
+        *("frame_stack=2", "action_repeat=1", "log_save_tb=true", "log_frequency=50", "replay_storage=device"),
     ),
-    "drq_norm": ("env=ProbeImages-v0", "agent=drq_norm", *TINY, "action_repeat=1"),
+    "drq_norm": ("env=probes:ProbeImages-v0", "agent=drq_norm", *TINY, "action_repeat=1", "num_envs=2", "n_step=3"),
     "bursts": (*PENDULUM, "min_buffer_size=55", "update_every=20"),
 }
 

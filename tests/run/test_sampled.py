@@ -9,7 +9,7 @@ import pytest
 import torch
 from agents import make_agent
 from forks import ForkAgent
-from runs import RUN, assert_same, go_on, rows, run_until
+from runs import RUN, assert_same, rows
 from same_run import timeless
 
 import evaluate
@@ -33,12 +33,6 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_rows_are_the_same_beside_the_training(tmp_path: Path, straight: Path) -> None:
     run = probes.train(tmp_path / "run", *BACKGROUND)
     assert run.evaluations.background is not None
-    assert_same(tmp_path / "run", straight)
-
-
-def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path, straight: Path) -> None:
-    run_until(tmp_path / "run", 80, *FOREGROUND)
-    go_on(tmp_path / "run")
     assert_same(tmp_path / "run", straight)
 
 

@@ -1,12 +1,10 @@
-"""The sink of Weights & Biases, offline: the tests read back the files that it writes. Trackio is a stand-in."""
+"""The sink of Weights & Biases, offline: the tests read back the files that it writes."""
 
 import json
 import re
 import struct
-import sys
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -88,29 +86,6 @@ def test_a_run_is_there_with_its_settings_curves_and_histograms_and_goes_on(tmp_
     assert second == {"eval/episode_reward": 200, "step": 2000}
     assert sum(histogram["train_actor/mu_hist.values"]) == 3 and histogram["step"] == 2000
     assert {record.metric.step_metric for record in found if record.metric.glob_name == "*"} == {"step"}
-
-
-def test_trackio_gets_the_same_by_the_calls_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[dict[str, Any]] = []
-    rows: list[tuple[dict[str, Any], int]] = []
-    config: dict[str, Any] = {}
-
-    def init(project: str, name: str, group: str | None = None, resume: str = "never") -> Any:
-        begun.append({"project": project, "name": name, "group": group, "resume": resume})
-        log = lambda metrics, step: rows.append((metrics, step))  # noqa: E731
-        return SimpleNamespace(log=log, config=config, finish=lambda: begun.append({}))
-
-    module = SimpleNamespace(init=init, Histogram=SimpleNamespace)
-    monkeypatch.setitem(sys.modules, "trackio", module)
-    make = partial(WandbSink, project="tests", group="g", tags=["unused"], package="trackio")
-    log_all_kinds(Logger(tmp_path / "a_run", {"wandb": make}, log_frequency=1))
-    make(log_dir=tmp_path / "a_run")
-    run = {"project": "tests", "name": "a_run", "group": "g"}
-    assert begun == [{**run, "resume": "never"}, {}, {**run, "resume": "allow"}]
-    assert config == {"env": "cheetah_run", "agent.betas": [0.9, 0.999], "agent.bound": None}
-    (first, step), _, (histogram, last_step) = rows
-    assert (first, step, last_step) == ({"eval/episode_reward": 100.0}, 1000, 2000)
-    assert histogram["train_actor/mu_hist"].np_histogram[0].sum() == 3
 
 
 def test_it_is_off_by_default_and_one_key_away(tmp_path: Path) -> None:

@@ -57,10 +57,10 @@ class Watched:
         self.runs: dict[Any, list[Operations]] = {}  # by the pattern of what is due
 
     def warm_up(self, update: Update) -> Result:
-        pattern = tuple(self.agent.pattern.items())
+        due_now = tuple(self.agent.due_now.items())
         with on_device() as operations:
             result = update()
-        self.runs.setdefault(pattern, []).append(operations)
+        self.runs.setdefault(due_now, []).append(operations)
         return result
 
     def every_run(self) -> list[Operations]:
