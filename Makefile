@@ -16,15 +16,10 @@ ARGS ?=
 MINUTES ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
-# Full size needs a GPU. Without one, `make train` adds preset=fast. If ARGS names an agent, it adds preset=cpu, or
-# preset=short for one without the keys that preset=cpu sets, or preset=pixels_cpu for one from pixels.
+# Full size needs a GPU. Without one, `make train` adds preset=fast, unless ARGS chooses an agent, a preset or a run.
 HAS_GPU := $(shell [ "$${CUDA_VISIBLE_DEVICES-0}" ] && nvidia-smi -L 2>/dev/null | grep -c '^GPU' || echo 0)
-AGENT := $(patsubst agent=%,%,$(filter agent=%,$(ARGS)))
-FITS_CPU := sac sac_2018 sac_v crossq droq drq drq_norm flash_sac redq simba tqc xqc
-FROM_PIXELS := $(filter drq drq_norm,$(AGENT))
-SMALL := $(if $(AGENT),$(if $(FROM_PIXELS),pixels_cpu,$(if $(filter $(FITS_CPU),$(AGENT)),cpu,short)),fast)
-RESUMED := $(filter-out resume=auto,$(filter resume=%,$(ARGS)))
-DEFAULTS := $(if $(RESUMED)$(filter preset=%,$(ARGS))$(filter-out 0,$(HAS_GPU)),,preset=$(SMALL))
+CHOSEN := $(filter-out resume=auto,$(filter agent=% preset=% resume=%,$(ARGS)))$(filter-out 0,$(HAS_GPU))
+DEFAULTS := $(if $(CHOSEN),,preset=fast)
 
 .PHONY: help train test thorough cluster-test crash-test bench gpu gpu-check check format ci
 .DEFAULT_GOAL := help
