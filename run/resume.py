@@ -43,7 +43,7 @@ def begin_or_continue(
         plain = OmegaConf.to_container(OmegaConf.create(dataclasses.asdict(cfg)))  # lists for tuples, as it is saved
         written = dotted(OmegaConf.to_container(config, resolve=False))
         new_values = dotted(plain)
-        follows = [key for key in new_values if str(written.get(key)).startswith("${")]  # each follows another key
+        follows = [key for key in new_values if str(written.get(key)).startswith("${")]  # so no change is asked for
         cfg = _change(_read(folder), {key: new_values[key] for key in new_values if key not in follows}, folder)
     last_return = _find_result(cfg, folder, pruned_too=True) if may_continue else None
     return Workspace(cfg, folder, resume, prune).run() if last_return is None else last_return
