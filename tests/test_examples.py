@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
     ("arguments", "added"),
     [
         ("env=walker_walk resume=auto", "preset=fast"),
-        ("agent=sac preset=cpu", ""),
+        ("agent=td3", ""),
+        ("preset=cpu", ""),
         ("resume=exp/day/run", ""),
     ],
 )
