@@ -21,10 +21,6 @@ def filled(storage: str, capacity: int, count: int, seed: int = 0, **options: An
     return buffer
 
 
-def rewards(buffer: ReplayBuffer, count: int = 1000) -> set[float]:
-    return set(buffer.sample(count).reward[:, 0].tolist())
-
-
 @both
 @pytest.mark.parametrize("count", [1, 49, 50, 130])
 def test_many_rows_at_once_are_stored_as_they_are_one_by_one(storage: str, count: int) -> None:
@@ -67,6 +63,8 @@ def test_what_numpy_would_broadcast_or_round_is_refused() -> None:
 
 @both
 def test_draws_are_uniform_with_replacement_and_follow_the_seed(storage: str) -> None:
+    with pytest.raises(ValueError, match="nothing to sample"):
+        filled(storage, 10, 0).sample(1)
     same, again, other = (filled(storage, 10, 10, seed).sample(100_000).reward[:, 0] for seed in (3, 3, 4))
     assert torch.equal(same, again) and not torch.equal(same, other)
     assert np.abs(np.bincount(same.long(), minlength=10) - 10_000).max() < 500  # over five standard deviations
