@@ -26,6 +26,7 @@ AGENTS = {
     "sac, scaled": ("agent/observation_normaliser=running",),
     "td3": ("agent=td3",),
     "crossq": ("agent=crossq",),
+    "self_predictive": ("agent=self_predictive",),
     "flash_sac": ("agent=flash_sac",),
     "simba": ("agent=simba",),
     "mixture": ("agent=sac_2018", "agent.value.hidden_dim=16", "agent.actor.num_components=3"),

@@ -37,7 +37,7 @@ AGENTS = {
     "crossq": ("agent=crossq", *SHORT, *RENORM),
 }
 AGENTS |= {name: (f"agent={name}", *SMALL, "agent.value.hidden_dim=16") for name in ("sac_v", "sac_2018")}
-for name in ("flash_sac", "xqc", "simba", "redq", "droq", "sac_discrete", "tqc"):
+for name in ("flash_sac", "xqc", "simba", "redq", "droq", "sac_discrete", "tqc", "self_predictive"):
     AGENTS[name] = (f"agent={name}", *SHORT)
 
 

@@ -26,7 +26,9 @@ from settings.obs_spec import ObsSpec
 
 VECTORS = {name: overrides(name) for name in AGENTS if not name.startswith("drq")}
 PIXELS = {
-    f"{name} from pixels": (*overrides(name), *FROM_IMAGES, "agent/observation_normaliser=none") for name in AGENTS
+    f"{name} from pixels": (*overrides(name), *FROM_IMAGES, "agent/observation_normaliser=none")
+    for name in AGENTS
+    if name != "self_predictive"
 }
 FOLLOWING = ("normalised observations", "normalised rewards", "held noise", "weight decay")
 DROPOUT = ("dropout in the critics", "dropout in the actor")
