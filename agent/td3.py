@@ -90,8 +90,12 @@ class TD3Agent(OffPolicyAgent):
 
     def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps the critics; every `actor_update_frequency` updates also the actor and all targets.  Algorithm 1"""
+        clip = self.target_noise_clip
         with torch.no_grad():
-            target = self.target(batch, batch.next_obs, self.actor_target(batch.next_obs).action, noise)
+            smoothing = (self.target_noise_std * noise.normal(*batch.action.shape)).clamp(-clip, clip)
+            next_action = (self.actor_target(batch.next_obs).action + smoothing).clamp(*self.action_range)
+            next_outputs = self.critic_target.outputs(batch.next_obs, next_action)
+            target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs)
         metrics, outputs = self.step_critic(batch, self.critic.outputs(batch.obs, batch.action), target)
         if self.due(self.actor_update_frequency, self.actor_update_at):
             obs = self.observations.first_view(batch.obs)
@@ -101,10 +105,3 @@ class TD3Agent(OffPolicyAgent):
             for soft_update in self.soft_updates:
                 soft_update(self.schedules.critic_tau)
         return metrics, outputs
-
-    def target(self, batch: Batch, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
-        """Returns the critics' target, at these next observations and, with noise, these actions of the slow actor."""
-        clip = self.target_noise_clip
-        smoothing = (self.target_noise_std * noise.normal(*batch.action.shape)).clamp(-clip, clip)
-        next_outputs = self.critic_target.outputs(next_obs, (next_action + smoothing).clamp(*self.action_range))
-        return self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs)

@@ -1,17 +1,17 @@
 """The updates of agent=self_predictive, written out from its papers, in float64."""
 
+from functools import partial
 from typing import Any
 
 import formulas
 import pytest
 import torch
-import torch.nn.functional as F
 from agents import make_agent
 from formulas import Tensors, batches, update
 
 from replay_buffer import Batch
 
-SMALL = ("model.latent_dim=10", "model.hidden_dim=9", "critic.hidden_dim=8", "actor.hidden_dim=7", "batch_size=16")
+SMALL = ("latent_dim=10", "model_hidden_dim=9", "critic.hidden_dim=8", "actor.hidden_dim=7", "batch_size=16")
 RENEWED = 15  # updates between copies
 
 
@@ -37,8 +37,8 @@ def state(w: Tensors, obs: torch.Tensor) -> torch.Tensor:
 
 
 def pair(w: Tensors, latent: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-    x = linear(w, "pair.action", action)
-    return mlp(w, "pair.network", 2, torch.cat([latent, torch.where(x > 0, x, torch.exp(x) - 1)], 1))
+    x = linear(w, "state_action.action", action)
+    return mlp(w, "state_action.network", 2, torch.cat([latent, torch.where(x > 0, x, torch.exp(x) - 1)], 1))
 
 
 def copy(w: Tensors) -> Tensors:
@@ -49,11 +49,10 @@ class SelfPredictive:
     """The model, critics and actor (with the encoders as of the last copy), and their slow copies."""
 
     def __init__(self, agent: Any):
-        weights = {name: tensor.detach().clone() for name, tensor in agent.model.named_parameters()}
-        self.model = {name: tensor.requires_grad_() for name, tensor in weights.items()}
-        self.critic, self.actor = (
-            {name: tensor.detach().clone().requires_grad_() for name, tensor in module.named_parameters() if "trunk" in name}
-            for module in (agent.critic, agent.actor)
+        modules = agent.model, agent.critic, agent.actor
+        self.model, self.critic, self.actor = (
+            {n: w.detach().clone().requires_grad_() for n, w in module.named_parameters() if w.requires_grad}
+            for module in modules
         )
         self.encoder = copy(self.model)
         self.adams = [formulas.Adam(w, weight_decay=0.01) for w in (self.model, self.critic, self.actor)]
@@ -65,17 +64,17 @@ class SelfPredictive:
             self.encoder = copy(self.model)
         self.count += 1
         later = state(self.slow_encoder, batch.next_obs)
-        next_action = torch.tanh(mlp(self.slow_actor, "trunk", 2, later)) + (0.2 * eps).clamp(-0.3, 0.3)
-        next_q = mlp(self.slow_critic, "trunk", 3, pair(self.slow_encoder, later, next_action.clamp(-1, 1)))
+        next_action = torch.tanh(mlp(self.slow_actor, "network.trunk", 2, later)) + (0.2 * eps).clamp(-0.3, 0.3)
+        next_q = mlp(self.slow_critic, "network.trunk", 3, pair(self.slow_encoder, later, next_action.clamp(-1, 1)))
         y = batch.reward + 0.99 * batch.discount * next_q.min(0).values
         latent = state(self.encoder, batch.obs)
-        q = mlp(self.critic, "trunk", 3, pair(self.encoder, latent, batch.action))
+        q = mlp(self.critic, "network.trunk", 3, pair(self.encoder, latent, batch.action))
         error = (q - y).abs()
         critic_loss = torch.where(error < 1, error**2 / 2, error - 0.5).mean(1).sum()
         model_adam, critic_adam, actor_adam = self.adams
         critic_adam.step(critic_loss, 3e-4)
-        action = torch.tanh(mlp(self.actor, "trunk", 2, latent))
-        actor_loss = -mlp(self.critic, "trunk", 3, pair(self.encoder, latent, action)).mean()
+        action = torch.tanh(mlp(self.actor, "network.trunk", 2, latent))
+        actor_loss = -mlp(self.critic, "network.trunk", 3, pair(self.encoder, latent, action)).mean()
         model_adam.step(self.model_loss(batch), 3e-4)
         actor_adam.step(actor_loss, 3e-4)
 
@@ -101,14 +100,14 @@ def test_fifty_updates_are_those_of_the_formulas() -> None:
         eps = 3 * eps  # so that the clip takes effect
         update(agent, batch, eps)
         expected.update(batch, eps)
-    learnt = dict(agent.model.named_parameters())
-    learnt |= {f"critic.{name}": tensor for name, tensor in agent.critic.named_parameters()}
-    learnt |= {f"actor.{name}": tensor for name, tensor in agent.actor.named_parameters()}
-    right = expected.model | {f"critic.{name}": tensor for name, tensor in expected.critic.items()}
-    right |= {f"actor.{name}": tensor for name, tensor in expected.actor.items()}
+    readers = {"state": "actor.encoder", "state_action": "critic.encoder"}
+    parts = {"model": expected.model, "actor": expected.actor, "critic": expected.critic}
+    right = {f"{part}.{name}": tensor for part, weights in parts.items() for name, tensor in weights.items()}
     for name, tensor in expected.encoder.items():
-        right |= {f"critic.{name}": tensor} if name.startswith("pair") else {}
-        right |= {f"actor.{name.replace('state', 'encoder')}": tensor} if name.startswith("state") else {}
+        encoder, _, rest = name.partition(".")
+        right |= {f"{readers[encoder]}.{rest}": tensor} if encoder in readers else {}
+    learnt = {f"{part}.{n}": tensor for part in parts for n, tensor in getattr(agent, part).named_parameters()}
     assert learnt.keys() == right.keys()
     for name, tensor in right.items():
-        torch.testing.assert_close(learnt[name], tensor, rtol=0, atol=1e-8, msg=lambda text, name=name: f"{name}: {text}")
+        message = partial("{}: {}".format, name)
+        torch.testing.assert_close(learnt[name], tensor, rtol=0, atol=1e-8, msg=message)
