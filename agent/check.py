@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch import Tensor, nn
 
 from agent.execution.recorded import Recorded
 from agent.execution.tracing import DispatchMode
 from replay_buffer import Batch, WeightedBatch
-from settings.compose import CONFIG_DIR
-from settings.schema import check, get_values
+from settings.compose import compose_settings
 from utils import leaves
 
 ROWS, OBS_DIM, ACTION_DIM, IMAGE = 13, 17, 6, (9, 84, 84)
@@ -163,9 +161,8 @@ def read_node(name: str) -> dict[str, Any]:
     """Returns the agent's node, checked as a run checks it."""
     path = Path(name)
     search = [f"hydra.searchpath=[file://{path.resolve().parents[1]}]"] if path.suffix else []
-    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        cfg = check(get_values(compose("train", [f"agent={path.stem}", *search])))
-    return {key: value for key, value in cfg.agent.items() if key != "name"}
+    agent = compose_settings(f"agent={path.stem}", *search).agent
+    return {key: value for key, value in agent.items() if key != "name"}
 
 
 def build(node: dict[str, Any], seed: int) -> Any:

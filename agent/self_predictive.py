@@ -108,10 +108,10 @@ class LatentCritic(FromNumbers):
         super().__init__(latent_dim, 0, network, action_dim=0)
         self.encoder = StateActionEncoder(action_dim, latent_dim, hidden_dim).requires_grad_(False)
 
-    def forward(self, latent: Tensor, action: Tensor) -> Tensor:
+    def forward(self, latent: Tensor, action: Tensor) -> Tensor:  # type: ignore[override]
         return self.head.values(self.outputs(latent, action))
 
-    def outputs(self, latent: Tensor, action: Tensor) -> Tensor:
+    def outputs(self, latent: Tensor, action: Tensor) -> Tensor:  # type: ignore[override]
         return self.network.trunk(self.encoder(latent, action))
 
 
@@ -180,7 +180,7 @@ class SelfPredictiveAgent(OffPolicyAgent):
         metrics, outputs = self.step_critic(batch, self.critic.outputs(latent, batch.action), target)
         model_losses = self.model_losses(batch, next_latent)
         actor_loss = -self.frozen_critic(latent, self.actor.network(latent).action).mean()
-        self.step_optimizers(model=sum(model_losses.values()), actor=actor_loss)
+        self.step_optimizers(model=torch.stack([*model_losses.values()]).sum(), actor=actor_loss)
         metrics |= {f"train_model/{name}_loss": loss.detach() for name, loss in model_losses.items()}
         return metrics | {"train_actor/loss": actor_loss.detach()}, outputs
 

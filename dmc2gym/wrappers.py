@@ -69,12 +69,6 @@ class ActionMap:
         symmetric = np.array_equal(self.low, -np.ones(self.low.shape)) and np.array_equal(self.high, -self.low)
         self._rounds_outside = self.dtype == np.float64 and not symmetric  # one rounding past a bound
 
-    def are_within(self, kind: str, low: np.ndarray, high: np.ndarray) -> bool:
-        """Whether another action space, a Box or Discrete by its `kind`, has the same bounds."""
-        if self.is_discrete or kind == "Discrete":
-            return self.is_discrete and kind == "Discrete" and (low, high) == (self.low, self.high)
-        return low.shape == self.low.shape and np.allclose(_bounds(low, high), (self.low, self.high))
-
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """Maps a policy's action, or actions (N, |A|), to the environment's own."""
         shape = (*action.shape[:-1], *self.low.shape)

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -16,7 +15,7 @@ import numpy as np
 import dmc2gym
 from envs.episodes import DEFAULT_INFO_KEYS, EpisodeInfo
 from envs.observations import PLAIN_OBS, Keys, ObsOptions, observe
-from settings.env_ids import EPISODE_LENGTH, SUITE_TASKS, newest_id, require_known
+from settings.env_ids import EPISODE_LENGTH, SUITE_TASKS, find_spec
 from utils import UserError, one_line
 
 try:
@@ -143,21 +142,6 @@ def _explain_mistakes(name: str, kwargs: Mapping[str, Any]) -> Iterator[None]:
 def needs_opengl(name: str) -> bool:
     """Returns whether rendering this environment needs OpenGL; Gymnasium's 2D tasks do not."""
     return name in SUITE_TASKS or "mujoco" in str(find_spec(name).entry_point)
-
-
-def find_spec(name: str) -> gym.envs.registration.EnvSpec:
-    """Returns the registration of an id; imports the package in an id such as my_package:MyEnv-v0, which registers it;
-    raises UserError for an unknown id, and for a package that is not found."""
-    module, _, env_id = name.rpartition(":")
-    try:
-        if module:
-            import_module(module)
-        return gym.spec(newest_id(env_id))
-    except ModuleNotFoundError as error:
-        raise UserError(f"env={name}: {module} cannot be imported ({error}); is its folder in PYTHONPATH?") from error
-    except (gym.error.Error, ValueError) as error:
-        require_known(name)
-        raise UserError(f"env={name}: {one_line(error)}") from error
 
 
 def _list_keys(env: gym.Env) -> Keys:

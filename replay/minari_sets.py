@@ -30,9 +30,9 @@ def open_dataset(name: str, own_actions: Any) -> tuple[dict[str, Any], int, Iter
     except (OSError, ValueError) as error:
         raise UserError(f"preload={name}: {error}") from None
     about, obs_space, space = data.storage.metadata, data.observation_space, data.action_space
-    is_discrete = isinstance(space, gym.spaces.Discrete)
-    low, high = (space.start, space.start + space.n - 1) if is_discrete else (space.low, space.high)
-    if not own_actions.are_within(type(space).__name__, low, high):
+    theirs = type(own_actions)(space)
+    their_bounds, our_bounds = ((each.low, each.high) for each in (theirs, own_actions))
+    if theirs.policy_space != own_actions.policy_space or not np.allclose(their_bounds, our_bounds):
         raise UserError(f"preload={name}: its actions are {space}, those of the run's environment {own_actions.space}")
 
     def read() -> Iterator[Episode]:

@@ -8,7 +8,6 @@ old head's keys; and it would ask for a plus, `+env_kwargs.friction=0.5`, for ke
 from argparse import ArgumentParser
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from settings.env_ids import EPISODE_LENGTH, newest_id
+from settings.env_ids import EPISODE_LENGTH, find_spec
 from settings.operating_system import usable_cpus
 from settings.schema import Settings, check, get_values
 
@@ -84,19 +83,11 @@ def discount_of_length(env: Any, env_kwargs: Any, action_repeat: Any) -> float:
 
     T follows from `env_kwargs.max_episode_steps`, or the limit registered with the id.
     """
-    length = (env_kwargs or {}).get("max_episode_steps") or _find_registered_length(str(env)) or EPISODE_LENGTH
-    return min(max(1 - 5 * max(action_repeat, 1) / length, 0.95), 0.995)
-
-
-def _find_registered_length(env: str) -> int | None:
-    import gymnasium as gym  # imported late: few configurations need it
-
-    module, _, env_id = env.rpartition(":")
+    length = (env_kwargs or {}).get("max_episode_steps")
     with suppress(Exception):  # a name or a package that does not exist is reported when the environment is made
-        if module:
-            import_module(module)  # registers the id
-        return gym.spec(newest_id(env_id)).max_episode_steps
-    return None
+        length = length or find_spec(str(env)).max_episode_steps
+    length = length or EPISODE_LENGTH
+    return min(max(1 - 5 * max(action_repeat, 1) / length, 0.95), 0.995)
 
 
 def slug(text: Any) -> str:

@@ -2,11 +2,12 @@
 
 import difflib
 import textwrap
+from importlib import import_module
 
 import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 
-from utils import UserError
+from utils import UserError, one_line
 
 EPISODE_LENGTH = 1000  # steps: in the suite's tasks, and for environments without a limit of their own
 _TASKS = {  # domain of the DeepMind Control Suite -> its tasks
@@ -33,16 +34,23 @@ _TASKS = {  # domain of the DeepMind Control Suite -> its tasks
 SUITE_TASKS = {f"{domain}_{task}": (domain, task) for domain, tasks in _TASKS.items() for task in tasks.split()}
 
 
-def newest_id(env_id: str) -> str:
-    """Returns an id with its version; an id without one means the newest.
-
-    Raises:
-        gymnasium.error.Error, ValueError: if it is no id.
-    """
-    if env_id in gym.registry:
-        return env_id
-    namespace, name, version = parse_env_id(env_id)
-    return get_env_id(namespace, name, find_highest_version(namespace, name) if version is None else version)
+def find_spec(env: str) -> gym.envs.registration.EnvSpec:
+    """Returns the registration of an id, of the newest version if it has none; imports the package in an id such as
+    my_package:MyEnv-v0, which registers it. Raises UserError for an unknown id, and a package that is not found."""
+    module, _, env_id = env.rpartition(":")
+    try:
+        if module:
+            import_module(module)
+        if env_id not in gym.registry:
+            namespace, name, version = parse_env_id(env_id)
+            version = find_highest_version(namespace, name) if version is None else version
+            env_id = get_env_id(namespace, name, version)
+        return gym.spec(env_id)
+    except ModuleNotFoundError as error:
+        raise UserError(f"env={env}: {module} cannot be imported ({error}); is its folder in PYTHONPATH?") from error
+    except (gym.error.Error, ValueError) as error:
+        require_known(env)
+        raise UserError(f"env={env}: {one_line(error)}") from error
 
 
 def list_gymnasium_ids() -> list[str]:

@@ -106,6 +106,3 @@ def test_own_actions_are_counted_from_their_start() -> None:
     np.testing.assert_array_equal(own.inverse(np.array([-2, 2, 0])), np.array([[0], [4], [2]], np.float32))
     large = ActionMap(gym.spaces.Discrete(2**24))
     assert large.to_env(large.inverse(np.array([2**24 - 1]))[0]) == 2**24 - 1
-    assert own.are_within("Discrete", np.asarray(-2.0), np.asarray(2.0))
-    for kind, low, high in (("Discrete", -1.0, 3.0), ("Discrete", -2.0, 1.0), ("Box", -2.0, 2.0)):
-        assert not own.are_within(kind, np.asarray(low), np.asarray(high))
