@@ -33,11 +33,12 @@ AGENTS = {
     "sac": SMALL,
     "followers": (*SMALL, *FOLLOWERS),
     "td3": ("agent=td3", *SMALL),
+    "self_predictive": ("agent=self_predictive", *SMALL, "agent.target_update_frequency=3"),
     "drq": ("agent=drq", *SMALL, *TINY, *SLOW),
     "crossq": ("agent=crossq", *SHORT, *RENORM),
 }
 AGENTS |= {name: (f"agent={name}", *SMALL, "agent.value.hidden_dim=16") for name in ("sac_v", "sac_2018")}
-for name in ("flash_sac", "xqc", "simba", "redq", "droq", "sac_discrete", "tqc", "self_predictive"):
+for name in ("flash_sac", "xqc", "simba", "redq", "droq", "sac_discrete", "tqc"):
     AGENTS[name] = (f"agent={name}", *SHORT)
 
 

@@ -40,6 +40,7 @@ CASES = {
     ),
     "td3": (*PENDULUM, "execution=auto", "agent=td3"),
     **{name: (*PENDULUM, f"agent={name}", "updates_per_step=1") for name in ("redq", "simba", "tqc", "xqc")},
+    "self_predictive": (*PENDULUM, "agent=self_predictive", "agent.target_update_frequency=7", "n_step=3"),
     "sac_discrete": ("env=probes:ProbeChoices-v0", "execution=auto", "agent=sac_discrete", "num_envs=2", "n_step=3"),
     "ring": (*PENDULUM, "replay_buffer_capacity=50", "sample_with_replacement=false", "update_every=7"),
     "fraction": ("env=ProbeTimeLimit-v0", "updates_per_step=0.3", "agent.actor_update_frequency=3"),
