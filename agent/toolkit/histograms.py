@@ -19,7 +19,7 @@ class UpdateOutputs(TypedDict, total=False):
 
 
 def log_histograms(inputs: UpdateOutputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:
-    """Logs histograms of the inputs and of each layer of the networks, which are given by optimizer name."""
+    """Logs histograms of the inputs and of each learning layer of the networks, by optimizer name."""
     values = {f"train_critic/q{i}_hist": member for i, member in enumerate(inputs.get("q", ()), start=1)}
     if "mu" in inputs:
         values["train_actor/mu_hist"] = inputs["mu"]
@@ -31,9 +31,10 @@ def log_histograms(inputs: UpdateOutputs, networks: dict[str, nn.Module], logger
         logger.log_histogram(key, tensor, step, log_frequency=1)
     for name, network in networks.items():
         for path, layer in network.named_modules():
-            if isinstance(layer, nn.Conv2d) and layer.weight.requires_grad:
+            if not isinstance(layer, nn.Conv2d | Linear) or not layer.weight.requires_grad:
+                continue
+            if isinstance(layer, nn.Conv2d):
                 logger.log_param(f"train_{name}/conv{path.rpartition('.')[2]}", layer, step, log_frequency=1)
-            if not isinstance(layer, Linear):
                 continue
             short = path.removeprefix("network.").removeprefix("trunk.")
             for member in [None] if layer.num_members is None else range(layer.num_members):
