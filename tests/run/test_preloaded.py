@@ -225,6 +225,7 @@ WIDE = {"action": gym.spaces.Box(-3, 3, (1,), np.float32)}
     [
         ({}, ("preload=no/such-v0",), r"preload=no/such-v0: .*not found locally"),
         (WIDE, (), r"its actions are Box\(-3.0, 3.0, \(1,\), float32\), those of the run's environment Box\(-1.0, 1.0"),
+        ({"action": gym.spaces.Discrete(3, start=-1)}, (), r"its actions are Discrete\(3, start=-1\)"),
         ({"action_repeat": 2}, (), "it has action_repeat=2, and this run action_repeat=1"),
         ({"obs_groups": "{'actor': ['b']}"}, (), "it has obs_groups={'actor': .*, and this run obs_groups=None"),
         ({}, ("replay_buffer_capacity=17",), "replay_buffer_capacity=17: must be at least 18, which are preloaded"),
