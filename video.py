@@ -25,9 +25,6 @@ class VideoRecorder:
     Args:
         path: the mp4 (H.264), which appears when it is complete; None records nothing.
         seconds_per_step: simulated time between two calls of `record`.
-
-    Attributes:
-        has_failed: whether a frame could not be rendered or written. Then a line was printed, and there is no video.
     """
 
     def __init__(self, path: Path | None, seconds_per_step: float):
@@ -35,7 +32,7 @@ class VideoRecorder:
         self._partial: Any = path and path.with_name(f".{path.stem}.part.mp4")
         self._steps = self._frames = 0
         self._writer: Any = None
-        self.has_failed = False
+        self.has_failed = False  # to render or write a frame; then a line was printed, and there is no video
 
     def record(self, env: Any) -> None:
         """Adds the current frame; call it after the reset and after each step."""

@@ -6,7 +6,6 @@ Each variant trains in a process of its own, with logs, but without evaluations 
 Writes benchmarks/results/gpu.json after each; the last line of output is one JSON object.
 """
 
-import csv
 import json
 import signal
 import subprocess
@@ -18,6 +17,8 @@ from typing import Any
 
 import torch
 from machine import ROOT, circumstances, make_workspace
+
+from study import runs
 
 RESULTS = ROOT / "benchmarks" / "results" / "gpu.json"
 TF32 = ["precision=tf32", "execution=captured"]
@@ -41,28 +42,22 @@ WORLDS_SECONDS = 60  # of training, after mujoco-warp has compiled its kernels
 LEARNING = 200_000  # steps; the preset acts at random for 100 000
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def measure(overrides: list[str]) -> dict[str, Any]:
     """Trains once; returns the speed after the warm-up, with resets and logs, and the time of an update alone."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder), overrides)
         workspace.run()
         workspace.close()
-        rows = read_rows(Path(folder) / "train.csv")[WARM_UP_EPISODES:]
+        log = runs.read(Path(folder) / "train.csv")
     synchronise = torch.cuda.synchronize if workspace.agent.device.type == "cuda" else lambda: None
     synchronise()
     began_s = time.perf_counter()
     for _ in range(TIMED_UPDATES):
         workspace.agent.update(workspace.replay_buffer, workspace.logger, 0)
     synchronise()
+    num_steps, seconds = (sum(log[name][1][WARM_UP_EPISODES:]) for name in ("episode_length", "duration"))
     return {
-        "steps_per_second": sum(float(r["episode_length"]) for r in rows) / sum(float(r["duration"]) for r in rows),
+        "steps_per_second": num_steps / seconds,
         "update_ms": 1000 * (time.perf_counter() - began_s) / TIMED_UPDATES,
     }
 
@@ -77,19 +72,18 @@ def measure_worlds(task: str, overrides: list[str], learning: int = LEARNING) ->
         process = subprocess.Popen([*command, f"hydra.run.dir={folder}/run"], cwd=ROOT, stdout=subprocess.DEVNULL)
         while process.poll() is None and (not reached or reached[-1][0] - reached[0][0] < WORLDS_SECONDS):
             time.sleep(0.5)
-            if rows := read_rows(Path(folder, "run", "train.csv")):
-                reached.append((time.perf_counter() - began_s, int(rows[-1]["step"])))
+            if "step" in (log := runs.read(Path(folder, "run", "train.csv"))):
+                reached.append((time.perf_counter() - began_s, int(log["step"][1][-1])))
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         process.wait()
-        rows = read_rows(Path(folder, "run", "eval.csv"))
-        evaluations = [(int(row["step"]), float(row["episode_reward"])) for row in rows]
+        evaluations = runs.read(Path(folder, "run", "eval.csv"))["episode_reward"]
     learnt = [(at_s, step) for at_s, step in reached if step > learning]
     return {
         "steps_per_second": (learnt[-1][1] - learnt[0][1]) / (learnt[-1][0] - learnt[0][0]),
         "evaluations": [
             {"step": step, "seconds": next((at_s for at_s, at in reached if at >= step), None), "return": value}
-            for step, value in evaluations
+            for step, value in zip(*evaluations, strict=True)
         ],
     }
 
@@ -100,18 +94,18 @@ def main() -> int:
         return 0
     if not torch.cuda.is_available():
         sys.exit("benchmarks/gpu.py: needs an NVIDIA GPU, and torch finds none")
-    runs: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name in sys.argv[1:] or [*VARIANTS, *WORLDS]:
         if name in WORLDS:
-            runs[name] = measure_worlds(WORLDS[name], ["physics=warp"])
+            found[name] = measure_worlds(WORLDS[name], ["physics=warp"])
         else:
             command = [sys.executable, __file__, "measure", *TRAINING, *VARIANTS[name]]
             output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-            runs[name] = json.loads(output.splitlines()[-1])
-        print(name, runs[name], flush=True)
-        result = circumstances() | {"gpu": torch.cuda.get_device_name(), "runs": runs}
+            found[name] = json.loads(output.splitlines()[-1])
+        print(name, found[name], flush=True)
+        result = circumstances() | {"gpu": torch.cuda.get_device_name(), "runs": found}
         RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({name: round(run["steps_per_second"]) for name, run in runs.items()}))
+    print(json.dumps({name: round(run["steps_per_second"]) for name, run in found.items()}))
     return 0
 
 

@@ -3,7 +3,6 @@
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,7 +87,7 @@ def tolerance(
         x: (N,) where dm_control has a number, (N, k) where it has an array; it rounds their squares differently.
         bounds: lower and upper bound, inclusive; they may be infinite.
         margin: distance from the bounds; with 0, the value is 0 everywhere outside the bounds.
-        sigmoid: the shape of the fall, a key of SIGMOIDS.
+        sigmoid: the shape of the fall: gaussian, long_tail, reciprocal, linear or quadratic.
         value_at_margin: between 0 and 1.
 
     Returns:
@@ -98,8 +97,19 @@ def tolerance(
     if margin == 0:
         return xp.where((lower <= x) & (x <= upper), 1.0, 0.0)
     outside = lower - x if upper == math.inf else xp.maximum(lower - x, x - upper)
-    distance = outside * (outside > 0)  # every sigmoid is 1 at 0
-    return SIGMOIDS[sigmoid](distance / margin, value_at_margin)
+    x = outside * (outside > 0) / margin  # every sigmoid is 1 at 0
+    # dm_control also has "hyperbolic", "cosine" and "tanh_squared", which no task uses.
+    if sigmoid == "gaussian":
+        return xp.exp(-0.5 * _squared(x * math.sqrt(-2 * math.log(value_at_margin))))
+    if sigmoid == "long_tail":
+        return 1 / (_squared(x * math.sqrt(1 / value_at_margin - 1)) + 1)
+    if sigmoid == "reciprocal":
+        return 1 / (x * (1 / value_at_margin - 1) + 1)
+    if sigmoid == "linear":
+        scaled = x * (1 - value_at_margin)
+        return xp.where(scaled < 1, 1 - scaled, 0.0)
+    scaled = x * math.sqrt(1 - value_at_margin)  # quadratic
+    return xp.where(scaled < 1, 1 - _squared(scaled), 0.0)
 
 
 def _squared(x: Array) -> Array:
@@ -107,38 +117,6 @@ def _squared(x: Array) -> Array:
     if x.ndim == 1 and isinstance(x, np.ndarray):
         return np.array([value**2 for value in x.tolist()])
     return x * x
-
-
-def _gaussian(x: Array, value: float) -> Array:
-    return namespace(x).exp(-0.5 * _squared(x * math.sqrt(-2 * math.log(value))))
-
-
-def _long_tail(x: Array, value: float) -> Array:
-    return 1 / (_squared(x * math.sqrt(1 / value - 1)) + 1)
-
-
-def _reciprocal(x: Array, value: float) -> Array:
-    return 1 / (abs(x) * (1 / value - 1) + 1)
-
-
-def _linear(x: Array, value: float) -> Array:
-    scaled = x * (1 - value)
-    return namespace(x).where(abs(scaled) < 1, 1 - scaled, 0.0)
-
-
-def _quadratic(x: Array, value: float) -> Array:
-    scaled = x * math.sqrt(1 - value)
-    return namespace(x).where(abs(scaled) < 1, 1 - _squared(scaled), 0.0)
-
-
-# dm_control also has "hyperbolic", "cosine" and "tanh_squared", which no task uses.
-SIGMOIDS: dict[str, Callable[[Array, float], Array]] = {
-    "gaussian": _gaussian,
-    "long_tail": _long_tail,
-    "reciprocal": _reciprocal,
-    "linear": _linear,
-    "quadratic": _quadratic,
-}
 
 
 def small_control(state: Any) -> Array:

@@ -69,7 +69,8 @@ class WarpWorlds(SuiteSimulation, VectorEnv[torch.Tensor, torch.Tensor, torch.Te
         self._starter = ThreadPoolExecutor(1)  # from here on alone in using the environment
         self._next: dict[int, Future[list[np.ndarray]]] = {}  # each world's next start
         env.reset(seed=0)  # an episode's start sets constants of the model, too
-        fields = [name for name in make_task.model_fields if is_per_world(name)]
+        arrays = mujoco_warp.Model.__annotations__  # one that each world can have for itself has the shape ("*", …)
+        fields = [name for name in make_task.model_fields if getattr(arrays[name], "shape", ("",))[0] == "*"]
         with warp.ScopedDevice(str(device)):
             num_rows = SPARE_ROWS + ROWS_A_JOINT * self._model.nv
             self._warp_model = mujoco_warp.put_model(self._model, dict.fromkeys(fields, count))
@@ -178,9 +179,3 @@ class WarpWorlds(SuiteSimulation, VectorEnv[torch.Tensor, torch.Tensor, torch.Te
     def close_extras(self, **kwargs: Any) -> None:
         self._starter.shutdown(cancel_futures=True)
         self._env.close()
-
-
-def is_per_world(field: str) -> bool:
-    """Returns whether mujoco-warp can store this array of the model for each world separately."""
-    spec = mujoco_warp.Model.__annotations__[field]
-    return getattr(spec, "shape", ("",))[0] == "*"

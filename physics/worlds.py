@@ -33,14 +33,11 @@ class SuiteSimulation:
         env: the task with vector observations, as `envs.make.make_env` makes it, of which only `reset` and `render`
             are called. The subclass's `close` closes it.
         make_task: the class of its task (see physics.tasks).
-
-    Attributes:
-        own_actions: the map to the task's own actions (see dmc2gym.wrappers.ActionMap).
     """
 
     def __init__(self, env: gym.Env, make_task: type[Task]):
         self._env = env
-        self.own_actions = env.get_wrapper_attr("own_actions")
+        self.own_actions = env.get_wrapper_attr("own_actions")  # an ActionMap (dmc2gym.wrappers)
         self._repeat: int = env.get_wrapper_attr("repeat")
         self._host = env.unwrapped._env  # type: ignore[attr-defined]  # dm_control's environment
         decisions = env.get_wrapper_attr(LIMIT) if env.has_wrapper_attr(LIMIT) else sys.maxsize
@@ -52,20 +49,13 @@ class SuiteSimulation:
 
 
 class Steps(NamedTuple):
-    """The results of one decision in each of n worlds.
+    """The results of one decision in each of n worlds."""
 
-    Attributes:
-        obs: (n, obs_dim), float32.
-        rewards: (n,), float64, each summed over the steps for which its action was held.
-        terminated, truncated: (n,), bool.
-        repeats: (n,), int64, the steps for which each action was held.
-    """
-
-    obs: np.ndarray
-    rewards: np.ndarray
-    terminated: np.ndarray
+    obs: np.ndarray  # (n, obs_dim), float32
+    rewards: np.ndarray  # (n,), float64, each summed over the steps for which its action was held
+    terminated: np.ndarray  # (n,), bool
     truncated: np.ndarray
-    repeats: np.ndarray
+    repeats: np.ndarray  # (n,), int64, the steps for which each action was held
 
 
 class State:
@@ -107,16 +97,12 @@ class Worlds(SuiteSimulation):
         name: the task's name, for messages.
         count: N, 1 or more.
         threads: the maximum number of threads that step them.
-
-    Attributes:
-        spaces: the spaces of the observations and actions of one world.
-        unwrapped, metadata: the environment's.
     """
 
     def __init__(self, env: gym.Env, make_task: type[Task], name: str, count: int, threads: int = 1):
         super().__init__(env, make_task)
         self._name, self.count, self._threads = name, count, min(threads, count)
-        self.spaces: tuple[Any, Any] = (env.observation_space, env.action_space)
+        self.spaces: tuple[Any, Any] = (env.observation_space, env.action_space)  # of one world
         self.unwrapped, self.metadata = env.unwrapped, env.metadata
         self._worlds = [mujoco.MjData(self._model) for _ in range(count)]
         fields = self._task.model_fields  # written to a thread's model before it steps a world

@@ -14,17 +14,11 @@ from utils import UserError
 
 
 class EnvSpec(NamedTuple):
-    """The shapes of an environment's observations and actions.
-
-    Attributes:
-        obs: the parts of an observation.
-        action_shape: (action_dim,), each component of an action in [-1, 1]; or (1,), an integer below num_actions.
-        num_actions: number of discrete actions, 2 or more; None if actions are continuous.
-    """
+    """The shapes of an environment's observations and actions."""
 
     obs: ObsSpec
-    action_shape: tuple[int, ...]
-    num_actions: int | None = None
+    action_shape: tuple[int, ...]  # (action_dim,), each component in [-1, 1]; or (1,), an integer below num_actions
+    num_actions: int | None = None  # 2 or more discrete ones; None if actions are continuous
 
     @classmethod
     def of(cls, env: Any) -> "EnvSpec":

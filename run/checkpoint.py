@@ -1,12 +1,4 @@
-"""Checkpoints: what a killed run continues from, to the same bytes.
-
-    checkpoints/step_20000/agent.pt          networks, targets, optimizers, generators
-                           run.pt            counters, environments, random generators, where each log ends
-                           policy.pt         the policy alone
-                           replay_buffer.pt  a replay buffer that is no ReplayBuffer
-                           manifest.json     step, identity, SHA-256 of these files and of the segments
-    checkpoints/buffer/<first>-<end>.rows    rows of the replay buffer (and .frames), shared by all checkpoints
-    checkpoints/preloaded/                   rows that `preload_share` draws from, also shared
+"""Checkpoints: what a killed run continues from, to the same bytes. docs/RESUMING.md lists their files.
 
 A segment holds the rows that were added between two checkpoints, so it is written once, and saving costs as much as
 there is new. Files are loaded with `weights_only=True`: they hold tensors and plain values, and no code is run.
@@ -106,16 +98,13 @@ class Checkpoints:
         folder: the run's folder.
         keep: how many checkpoints stay.
         identity: agent, task and shapes, which a loaded checkpoint has to share.
-
-    Attributes:
-        newest: the folder of the newest checkpoint that can be loaded; None before the first.
     """
 
     def __init__(self, folder: Path, keep: int, identity: dict[str, Any]):
         self._run_folder, self._folder = folder, folder / FOLDER
         self._keep, self._identity = keep, identity
         self._segments: dict[str, Segments] = {BUFFER: [], PRELOADED: []}
-        self.newest: Path | None = None
+        self.newest: Path | None = None  # the newest checkpoint's folder, of those that can be loaded
 
     def load_newest(self, *names: str) -> Saved:
         """Reads the newest intact checkpoint (see `read_newest`), with which the next ones share segments."""

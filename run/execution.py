@@ -1,10 +1,4 @@
-"""What a run computes with: device, precision, cores, and how an agent's updates run.
-
-Updates run operation by operation, recorded, compiled, or as CUDA graphs. A recording gives the same bytes, the other
-two the same numbers up to rounding.
-On a CPU, a recording (agent/execution/tracing.py) avoids the time of Python and autograd, also for acting; on a GPU, a
-captured CUDA graph launches all kernels of an update at once.
-"""
+"""What a run computes with: device, precision, cores, and how updates run (`execution` in config/train.yaml)."""
 
 import os
 from multiprocessing import parent_process

@@ -73,11 +73,6 @@ def quotient(a: Any, b: Any) -> Any:
     return a / b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
 
 
-def smaller(a: Any, b: Any) -> Any:
-    """Returns min(a, b)."""
-    return min(a, b)
-
-
 def discount_of_length(env: Any, env_kwargs: Any, action_repeat: Any) -> float:
     """Returns clip(1 - 5 / T, 0.95, 0.995) for episodes of T decisions, as in TD-MPC2 (arXiv 2310.16828), SimBa, XQC.
 
@@ -109,5 +104,5 @@ def runs_at_once(device: str) -> int:
     return gpus or usable_cpus()
 
 
-for resolver in (product, quotient, smaller, discount_of_length, slug, label, runs_at_once):
+for resolver in (product, quotient, min, discount_of_length, slug, label, runs_at_once):
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

@@ -20,19 +20,11 @@ CHANGES_NO_TRAINING_STEP = (
     "info_keys*",
     *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints"),
 )
-# Keys that equal another key unless they are set.
-REPEATS = {
-    "replay_buffer.capacity": "replay_buffer_capacity",
-    "replay_buffer.with_replacement": "sample_with_replacement",
-}
 
 
 def settings_that_matter(flat: dict[str, Any], num_train_steps: int) -> dict[str, Any]:
     """Returns the settings, by dotted key, that influence training, without the task and the agent's name."""
     flat = dict(flat)
-    for key, original in REPEATS.items():
-        if flat.get(key) == flat.get(original):
-            flat.pop(key, None)
     for key in ("replay_buffer_capacity", "replay_buffer.capacity"):
         capacity = flat.get(key)
         if capacity is not None and capacity >= num_train_steps:

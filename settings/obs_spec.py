@@ -12,20 +12,14 @@ class ObsSpec:
     """Describes the parts of an observation, and where they are in its array.
 
     A vector alone is float32 (vector_dim,), an image alone uint8 (C, H, W). Both together are bytes: the image, padded
-    to whole floats, and then the vector's floats.
-
-    Attributes:
-        image: (C, H, W); None: no image. The frames of a stack are channels, the oldest first.
-        vector_dim: number of elements in the vector. In a stack, the values of one element in all frames are adjacent,
-            the oldest first.
-        frame_stack: number of newest frames in an observation.
-        groups: (n, m): the actor sees only the first n elements of the vector, and critics those from index m on (the
-            key `obs_groups`); None: both see all.
+    to whole floats, and then the vector's floats. The frames of a stack are channels; of a vector, the values of one
+    element in all frames are adjacent. The oldest is first.
     """
 
-    image: tuple[int, int, int] | None = None
+    image: tuple[int, int, int] | None = None  # (C, H, W)
     vector_dim: int = 0
-    frame_stack: int = 1
+    frame_stack: int = 1  # newest frames in an observation
+    # (n, m): the actor sees only the first n elements of the vector, critics those from index m on; None: both see all.
     groups: tuple[int, int] | None = None
 
     @classmethod

@@ -22,16 +22,11 @@ ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Group:
-    """Repetitions of one experiment on one task.
+    """Repetitions of one experiment on one task."""
 
-    Attributes:
-        label: the agent's name, and the settings in which it differs from other groups of that agent.
-        runs: sorted by seed.
-    """
-
-    label: str
+    label: str  # the agent's name, and the settings in which it differs from other groups of that agent
     task: str
-    runs: tuple[Run, ...]
+    runs: tuple[Run, ...]  # sorted by seed
 
     @property
     def finished(self) -> list[Run]:
@@ -45,11 +40,11 @@ class Group:
 
     @cached_property
     def average(self) -> Average:
-        return statistics.mean([run.returns for run in self.runs])
+        return statistics.average([[run.returns for run in self.runs]])
 
     @cached_property
     def average_by_minute(self) -> Average:
-        return statistics.mean([run.returns_by_minute for run in self.runs])
+        return statistics.average([[run.returns_by_minute for run in self.runs]])
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:

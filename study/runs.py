@@ -26,22 +26,10 @@ class Run:
 
     folder: Path
     config: dict[str, Any]
-
-    @property
-    def task(self) -> str:
-        return self.config["env"]
-
-    @property
-    def agent(self) -> str:
-        return self.config["agent"]["name"]
-
-    @property
-    def seed(self) -> int:
-        return self.config["seed"]
-
-    @property
-    def length(self) -> int:
-        return self.config["num_train_steps"]
+    task: str
+    agent: str
+    seed: int
+    length: int
 
     @cached_property
     def training(self) -> Columns:
@@ -87,7 +75,8 @@ class Run:
 
 
 def load(folder: Path) -> Run:
-    return Run(folder, OmegaConf.to_container(OmegaConf.load(folder / CONFIG_FILE)))  # type: ignore[arg-type]
+    config: Any = OmegaConf.to_container(OmegaConf.load(folder / CONFIG_FILE))
+    return Run(folder, config, config["env"], config["agent"]["name"], config["seed"], config["num_train_steps"])
 
 
 def find(paths: Iterable[str]) -> list[Run]:

@@ -20,21 +20,14 @@ Points = tuple[Sequence[float], Sequence[float]]  # rising steps, values
 
 @dataclass(frozen=True)
 class Average:
-    """Averages at `steps`, all of shape (S,).
-
-    Attributes:
-        value: the mean or the interquartile mean.
-        low, high: the 95 % bootstrap interval, or with few runs the lowest and highest; NaN where no task has two runs.
-        num_runs: how many runs have reached each step.
-        total: how many runs there are.
-    """
+    """Averages at `steps`, all of shape (S,)."""
 
     steps: np.ndarray
-    value: np.ndarray
-    low: np.ndarray
+    value: np.ndarray  # the mean or the interquartile mean
+    low: np.ndarray  # of the 95 % bootstrap interval, or with few runs the lowest; NaN where no task has two runs
     high: np.ndarray
-    num_runs: np.ndarray
-    total: int
+    num_runs: np.ndarray  # that have reached each step
+    total: int  # number of runs
 
     @property
     def fewer(self) -> np.ndarray:
@@ -54,11 +47,6 @@ def has_interval(num_runs: Sequence[int]) -> bool:
     bootstrap interval would be the range. Over several tasks, two runs each make the interval too narrow.
     """
     return min(num_runs) >= (4 if len(num_runs) == 1 else 3)
-
-
-def mean(curves: Sequence[Points], steps: Sequence[float] | None = None) -> Average:
-    """Averages the runs of one task, at `steps` or at every step at which a run has a point."""
-    return average([curves], steps)
 
 
 def of_scores(tasks: Sequence[Sequence[float]]) -> Average:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.ticker import EngFormatter
+
 from study import statistics
 from study.groups import Group
 from study.statistics import Average
@@ -29,6 +31,7 @@ PROFILE_LEGEND = (
     "by 1000 is above tau; from three runs of each task on, it has a 95 % bootstrap band."
 )
 Table = list[tuple[str, ...]]  # rows of cells, the header first
+format_steps = EngFormatter(sep="")  # 60000 -> 60k, 1000000 -> 1M
 
 
 def tabulate(study: Study) -> Table:
@@ -113,7 +116,7 @@ def _at_equal_time(group: Group, groups: Sequence[Group]) -> str:
     curves = [run.returns_by_minute for each in groups for run in each.finished]
     if len(groups) < 2 or not (ends := [minutes[-1] for minutes, _ in curves if minutes]):
         return BLANK
-    average = statistics.mean([run.returns_by_minute for run in group.runs], [min(ends)])
+    average = statistics.average([[run.returns_by_minute for run in group.runs]], [min(ends)])
     return f"{_format_score(average, len(group.runs))} at {format_number(min(ends))} min"
 
 
@@ -136,11 +139,3 @@ def _format_range(steps: list[int]) -> str:
     """Formats the range of some numbers of steps, such as 60k or 60k to 100k."""
     ends = sorted({min(steps, default=0), max(steps, default=0)})
     return " to ".join(map(format_steps, ends))
-
-
-def format_steps(steps: float) -> str:
-    """Formats a number of steps: 60000 -> 60k, 1000000 -> 1M."""
-    for size, unit in ((1_000_000, "M"), (1000, "k")):
-        if steps >= size:
-            return f"{steps / size:.4g}{unit}"
-    return f"{steps:.0f}"

@@ -132,27 +132,27 @@ def test_a_value_that_another_key_repeats_is_named_once_and_many_keys_are_counte
 def test_the_mean_and_its_interval() -> None:
     steps = [10, 20]
     curves = [(steps, [value, 2 * value]) for value in (100.0, 130.0, 160.0, 190.0)]
-    average, again = statistics.mean(curves), statistics.mean(curves)
+    average, again = statistics.average([curves]), statistics.average([curves])
     assert average.value.tolist() == [145, 290] and average.num_runs.tolist() == [4, 4]
     assert (average.low > [100, 200]).all() and (average.high < [190, 380]).all()
     # The mean of a resample of four has a standard deviation of 33.5 / 2; 95 % of them lie within 1.96 of these.
     np.testing.assert_allclose(average.high - average.low, [2 * 1.96 * 16.8, 4 * 1.96 * 16.8], rtol=0.15)
     np.testing.assert_allclose(average.low[0] * 2, average.low[1])  # same resamples at all steps
     assert again.low.tolist() == average.low.tolist()
-    three = statistics.mean([([10.0], [value]) for value in (1.0, 2.0, 6.0)])
+    three = statistics.average([[([10.0], [value]) for value in (1.0, 2.0, 6.0)]])
     assert three.at_end[:3] == (3.0, 1.0, 6.0)  # their range
     assert [statistics.has_interval(counts) for counts in ([2], [3], [4], [3, 3], [2, 5])] == [0, 0, 1, 1, 0]
 
 
 def test_a_run_counts_as_far_as_it_goes_and_no_further() -> None:
-    average = statistics.mean([([10, 20, 30], [0.0, 10.0, 20.0]), ([10, 30, 50], [10.0, 30.0, 50.0]), ([], [])])
+    average = statistics.average([[([10, 20, 30], [0.0, 10.0, 20.0]), ([10, 30, 50], [10.0, 30.0, 50.0]), ([], [])]])
     assert average.steps.tolist() == [10, 20, 30, 50]
     assert average.value.tolist() == [5, 15, 25, 50]  # at 20 the second run is interpolated
     assert average.num_runs.tolist() == [2, 2, 2, 1] and average.total == 3
     assert math.isnan(average.low[-1]) and average.low[0] == 0 and average.high[0] == 10
-    assert statistics.mean([([], [])]).steps.size == 0
-    assert statistics.mean([([10, 20], [0.0, 10.0])], [15, 25]).value.tolist() == [5]
-    long = statistics.mean([(range(300), np.arange(300.0) + run) for run in range(4)])  # more than one chunk
+    assert statistics.average([[([], [])]]).steps.size == 0
+    assert statistics.average([[([10, 20], [0.0, 10.0])]], [15, 25]).value.tolist() == [5]
+    long = statistics.average([[(range(300), np.arange(300.0) + run) for run in range(4)]])  # more than one chunk
     assert long.value.tolist() == (np.arange(300) + 1.5).tolist() and np.allclose(long.low - long.low[0], range(300))
 
 
