@@ -1,9 +1,7 @@
 """Environments by name, their arguments and wrappers, and episodes that depend only on their seeds."""
 
-from functools import partial
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -47,14 +45,6 @@ def test_what_cannot_be_trained_on_is_refused_in_one_line(name: str) -> None:
     assert "\n" not in str(caught.value) and f"env={name}" in str(caught.value)
 
 
-def test_actions_reach_the_tasks_own_bounds() -> None:
-    env = make_env("Pendulum-v1", seed=1)
-    env.reset(seed=1)
-    for action, torque in ((1.0, 2.0), (-0.25, -0.5)):
-        env.step(np.array([action], np.float32))
-        assert env.unwrapped.last_u == torque  # type: ignore[attr-defined]
-
-
 def test_any_observation_that_flattens_and_any_shape_of_action() -> None:
     env = make_env("ProbeTuples-v0", seed=1)
     obs, _ = env.reset(seed=1)
@@ -69,18 +59,6 @@ def test_an_environment_without_a_limit_gets_one() -> None:
     env.reset(seed=1)
     truncated = [env.step(np.zeros(1, np.float32))[3] for _ in range(100)]
     assert truncated == [False] * 99 + [True]
-
-
-@pytest.mark.parametrize("name", ["reacher_easy", "Pendulum-v1"])
-def test_gymnasiums_wrappers_go_around_either_family(name: str) -> None:
-    wrapper = partial(gym.wrappers.RescaleAction, min_action=-1.0, max_action=1.0)
-    plain, wrapped = (make_env(name, 1, 3, wrappers=wrappers) for wrappers in ((), [wrapper]))
-    starts = [env.reset(seed=3)[0] for env in (plain, wrapped)]
-    np.testing.assert_array_equal(*starts)
-    for action in np.random.default_rng(0).uniform(-1, 1, (20, *plain.action_space.shape)).astype(np.float32):
-        (obs, reward, *_), (obs_too, reward_too, *_, info) = (env.step(action) for env in (plain, wrapped))
-        np.testing.assert_allclose(obs, obs_too, rtol=1e-4, atol=1e-6)
-        assert reward == pytest.approx(reward_too, rel=1e-4) and info["repeats"] == 3
 
 
 def test_seeds_of_episodes_differ_by_everything_that_names_them() -> None:

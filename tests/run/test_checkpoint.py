@@ -141,21 +141,3 @@ def test_killed_at_any_change_of_the_disk_a_whole_checkpoint_is_there(tmp_path: 
             *(f"checkpoints/step_13/{name}" for name in ("agent.pt", "run.pt", "manifest.json")),
             "checkpoints/buffer/000000000009-000000000013.rows",
         }
-
-
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("PytorchStreamWriter\nstack")])
-def test_a_full_disk_is_an_os_error_and_leaves_the_older_checkpoint(
-    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    buffer = new_buffer()
-    saver = save(tmp_path, 5, buffer=buffer)
-
-    def fail(state: object, path: Path) -> None:
-        path.write_bytes(b"half")
-        raise error
-
-    monkeypatch.setattr(torch, "save", fail)
-    with pytest.raises(OSError, match=r"No space left|PytorchStreamWriter$"):
-        saver.save(9, {"agent": {}}, filled(buffer, 9))
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_5"]
-    assert len(list((tmp_path / "checkpoints/buffer").iterdir())) == 1 and newest(tmp_path) == 5

@@ -115,16 +115,6 @@ def test_if_the_process_dies_or_hangs_the_run_evaluates_itself(
     assert not psutil.pid_exists(pids[0])
 
 
-@pytest.mark.thorough
-def test_an_error_in_the_process_is_reported_and_the_run_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The environment is registered in this process, but not in the evaluating one."""
-    run = probes.train(tmp_path / "run", *BACKGROUND[1:], "env=ProbeDrawn-v0")
-    assert run.step == 200 and len(rows(tmp_path / "run/eval.csv")) == 4
-    assert "From step 50 on, training waits for evaluations (UserError: env=ProbeDrawn-v0" in capsys.readouterr().out
-
-
 def test_a_run_that_may_be_pruned_waits_and_ends_with_the_row_that_decides(tmp_path: Path, straight: Path) -> None:
     asked: list[int] = []
     run = probes.workspace(tmp_path / "run", *BACKGROUND)

@@ -65,6 +65,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path, capsys: 
     assert caught.value.__notes__[-1].startswith("stopped at step 160; ")
     assert re.search("No checkpoint at step 90: .*; step_60 stays", capsys.readouterr().err)
     assert read_newest(tmp_path / "run", "agent", "run", identity={}, with_rows=True).manifest["step"] == 60
+    assert len(list((tmp_path / "run/checkpoints/buffer").iterdir())) == 2  # nothing of step 90
     assert not list((tmp_path / "run/checkpoints").glob(".*")) and read_finished(tmp_path / "run") is None
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", tmp_path / "straight")

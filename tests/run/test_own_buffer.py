@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 from own_buffers import ListBuffer, PrioritisedBuffer
 from runs import RUN, assert_goes_on, go_on, run_until
 
-from replay.device import DeviceReplayBuffer
 from replay_buffer import ReplayBuffer
 from run.agents import EnvSpec
 from run.buffers import choose_storage, make_replay_buffer
@@ -41,12 +40,13 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, own: Any, overr
     assert all(map(torch.equal, continued.replay_buffer.sample(200), straight.replay_buffer.sample(200)))
 
 
-@pytest.mark.parametrize("own", [PrioritisedBuffer, ListBuffer])
-def test_what_was_not_saved_is_collected_anew(tmp_path: Path, own: Any) -> None:
-    run_until(tmp_path, 100, "env=ProbeTimeLimit-v0", *RUN, "save_replay_buffer=false", *OWN[own])
+@pytest.mark.parametrize("overrides", [(), A_LIST])
+def test_what_was_not_saved_is_collected_anew(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    run_until(tmp_path, 100, "env=ProbeTimeLimit-v0", *RUN, "save_replay_buffer=false", *overrides)
+    assert not (tmp_path / "checkpoints/buffer").exists()
     continued = go_on(tmp_path)
     assert continued.step == 160 and continued.replay_buffer.num_added == 70
-    assert continued.agent.num_updates == 50 + 30
+    assert continued.agent.num_updates == 50 + 30  # the first 40 of the 70 only refilled the buffer
 
 
 class NoSuperState(PrioritisedBuffer):
@@ -70,9 +70,3 @@ def test_a_sample_that_no_cuda_graph_would_call_is_refused() -> None:
     buffer.sample(4)
     with pytest.raises(UserError, match=r"^Samples: CUDA graphs call stage, not sample; override choose instead$"):
         buffer.stage(4)
-
-
-def test_a_storage_keeps_what_the_node_says() -> None:
-    cfg = composed.settings("replay_storage=device", "replay_buffer.capacity=7")
-    buffer = make_replay_buffer(cfg, SHAPES, CPU, choose_storage(cfg, SHAPES, CPU))
-    assert type(buffer) is DeviceReplayBuffer and (buffer.capacity, buffer.device) == (7, CPU)

@@ -12,7 +12,7 @@ import numpy as np
 import probes
 import pytest
 import yaml
-from runs import RUN, SILENT, assert_same, rows, run_until
+from runs import RUN, SILENT, assert_same, run_until
 
 import evaluate
 from run.environments import make_env_factory
@@ -62,19 +62,6 @@ def test_it_trains_and_is_filmed_with_and_without_opengl(
     run = probes.train(tmp_path / "run", *RUN, *OWN, "save_video=true", "num_train_steps=70")
     assert run.agent.num_updates and run.envs.get_attr("friction") == (0.5,)
     assert (tmp_path / "run/video/70.mp4").exists()
-
-
-@pytest.mark.thorough
-def test_its_arguments_reach_processes_and_evaluations_beside_the_training(
-    tmp_path: Path, command: Callable[..., int]
-) -> None:
-    beside = ("async_envs=true", "eval_in_background=true")
-    assert command(*SMALL, *OWN, "num_envs=2", *beside, "hydra.run.dir=apart", *SILENT) == 0
-    assert command(*SMALL, *OWN, "num_envs=2", "hydra.run.dir=here", *SILENT) == 0
-    timed = dict.fromkeys(("duration", "steps_per_second"))
-    for log in ("train.csv", "eval.csv"):
-        apart, here = ([row | timed for row in rows(tmp_path / name / log)] for name in ("apart", "here"))
-        assert apart == here and len(here) > 1
 
 
 def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
@@ -129,11 +116,3 @@ def test_around_a_task_of_the_suite_they_see_a_vector_and_every_step() -> None:
         np.testing.assert_array_equal(obs, obs_too)
         assert rest == rest_too and info["repeats"] == 3
     assert envs[1].get_wrapper_attr("random")
-
-
-def test_an_argument_that_it_does_not_have_is_one_line(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(*SMALL, ENV, "env_kwargs.fricton=0.5", "hydra.run.dir=run", *SILENT) == 2
-    line = capsys.readouterr().err
-    assert "env_kwargs={'fricton': 0.5}" in line and "unexpected keyword" in line and line.count("\n") == 1

@@ -166,14 +166,6 @@ def test_capacity_stays_where_it_followed_the_steps(tmp_path: Path) -> None:
     assert goes_on.device == "cpu", "a choice that was made stays"
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run, which tests only read."""
-    folder = tmp_path_factory.mktemp("finished")
-    probes.train(folder, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40")
-    return folder
-
-
 @pytest.mark.parametrize(
     ("override", "named"),
     [
@@ -183,17 +175,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("replay_buffer_capacity=77", "replay_buffer_capacity=77 would change"),
     ],
 )
-def test_what_would_change_the_run_is_refused_by_name(finished: Path, override: str, named: str) -> None:
+def test_what_would_change_the_run_is_refused_by_name(small_run: Path, override: str, named: str) -> None:
     with pytest.raises(UserError, match=named):
-        resume.load_settings(finished, (), [override])
-
-
-def test_without_its_buffer_a_run_collects_before_it_learns_on(tmp_path: Path) -> None:
-    run_until(tmp_path, 100, "env=ProbeTimeLimit-v0", *RUN, "save_replay_buffer=false")
-    assert not (tmp_path / "checkpoints/buffer").exists()
-    continued = go_on(tmp_path)
-    assert continued.step == 160 and continued.replay_buffer.num_added == 70
-    assert continued.agent.num_updates == 50 + 30  # the first 40 of the 70 only refilled the buffer
+        resume.load_settings(small_run, (), [override])
 
 
 def test_another_device_chooses_for_itself(tmp_path: Path) -> None:

@@ -75,20 +75,6 @@ def test_every_row_has_the_observation_behind_it_and_bootstraps_unless_it_termin
     assert (not run.replay_buffer.rows.any()) == is_on_device  # rows on the device never reach the host
 
 
-@pytest.mark.parametrize("tensors", [False, True])
-def test_without_last_observations_a_time_out_bootstraps_from_the_one_before(tmp_path: Path, tensors: bool) -> None:
-    kwargs = f"env_kwargs.tensors={tensors}", "env_kwargs.final=false"
-    found = stored(probes.train(tmp_path, *counting("SameStep", *kwargs)))
-    timed_out = 0
-    for (world, episode, taken), row in found.items():
-        reward, next_obs, discount = expected_row(world, episode, taken, 1)
-        if next_obs[2] == LENGTHS[world]:
-            next_obs[2] -= 1
-            timed_out += discount > 0
-        assert row == (reward, next_obs, discount)
-    assert timed_out > 10
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode: str) -> None:
     run = probes.train(tmp_path, *counting(mode, "info_keys.speed=sum"))

@@ -4,13 +4,12 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import probes
 import pytest
-from runs import RUN, SILENT, assert_same, at_step, go_on, run_until
+from runs import RUN, assert_same, at_step, go_on
 
 from run import stopping
 from run.stopping import Stopped, Stopping
@@ -142,23 +141,3 @@ def test_under_submitit_its_own_handler_queues_the_job_again(tmp_path: Path, mon
     finally:
         signal.signal(signal.SIGUSR2, before), signal.signal(signal.SIGTERM, term)
     assert queued == [True]
-
-
-@pytest.mark.thorough
-def test_a_sweep_runs_what_is_missing_and_goes_on_with_what_was_cut_off(
-    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = ("env=Pendulum-v1", *RUN)
-    for seed in (2, 3):
-        probes.train(tmp_path / f"straight-{seed}", *run, f"seed={seed}")
-    probes.train(tmp_path / "sweep/seed-1", *run, "seed=1")
-    run_until(tmp_path / "sweep/seed-2", 100, *run, "seed=2")
-    finished = {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep/seed-1").rglob("*") if path.is_file()}
-    sweep = ("-m", "resume=auto", f"hydra.sweep.dir={tmp_path / 'sweep'}", "seed=1,2,3")
-    capsys.readouterr()
-    assert command(*sweep, *probes.SMALL, *run, *SILENT) == 0
-    said = capsys.readouterr().out
-    assert "seed-1: finished at step 160" in said and "Continuing from" in said
-    assert {path: path.stat().st_mtime_ns for path in finished} == finished
-    for seed in (2, 3):
-        assert_same(tmp_path / f"sweep/seed-{seed}", tmp_path / f"straight-{seed}")

@@ -13,6 +13,9 @@ from runs import quoted
         (("num_train_steps=20",), 19),  # waits for one transition
         (("num_train_steps=30", "sample_with_replacement=false"), 30 - 16),  # waits for a batch
         (("num_train_steps=100", "min_buffer_size=60", "replay_buffer_capacity=20"), 40),
+        (("num_train_steps=131", "min_buffer_size=50", "update_every=20"), 80),  # in bursts, from step 60 on
+        (("num_train_steps=30", "num_seed_steps=20", "min_buffer_size=8"), 10),
+        (("num_train_steps=30", "num_seed_steps=20", "min_buffer_size=8", "updates_while_seeding=true"), 22),
         # Decisions of two steps in episodes of five: three transitions each.
         (("num_train_steps=120", "num_seed_steps=40", "action_repeat=2", "updates_per_step=3"), 144),
         (("num_train_steps=120", "num_seed_steps=40", "action_repeat=2", "updates_per_step=0.25"), 12),
@@ -21,23 +24,6 @@ from runs import quoted
 def test_how_many_updates_are_made(tmp_path: Path, overrides: tuple[str, ...], expected: int) -> None:
     run = probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", *overrides)
     assert run.agent.num_updates == pytest.approx(expected, abs=1 if "action_repeat=2" in overrides else 0)
-
-
-def test_updates_come_in_bursts_and_wait_for_the_buffer(tmp_path: Path) -> None:
-    run = probes.workspace(
-        tmp_path,
-        "env=ProbeTimeLimit-v0",
-        "num_seed_steps=0",
-        "min_buffer_size=50",
-        "update_every=20",
-        "num_train_steps=131",
-    )
-    made: list[tuple[int, int]] = []
-    update = run.agent.update
-    run.agent.update = lambda *args: (made.append((run.step, run.replay_buffer.num_added)), update(*args))
-    run.run()
-    assert sorted({step for step, _ in made}) == [60, 80, 100, 120]
-    assert [sum(step == at for step, _ in made) for at in (60, 80, 100, 120)] == [20] * 4
 
 
 @pytest.mark.parametrize("policy", ["uniform", "agent", "saved"])
@@ -52,15 +38,3 @@ def test_who_acts_first(tmp_path: Path, policy: str) -> None:
     # Uniform actions have a standard deviation of 1 / sqrt(3); those of a fresh policy spread less.
     assert (abs(actions.std() - 3**-0.5) < 0.06) == (policy == "uniform")
     assert (actions.min() > 0.5) == (policy == "saved")
-
-
-@pytest.mark.parametrize(("while_seeding", "first"), [(False, 21), (True, 9)])
-def test_updates_may_begin_while_the_seed_policy_acts(tmp_path: Path, while_seeding: bool, first: int) -> None:
-    run = ("env=ProbeTimeLimit-v0", "num_train_steps=30", "num_seed_steps=20", "min_buffer_size=8")
-    workspace = probes.workspace(tmp_path, *run, f"updates_while_seeding={while_seeding}")
-    seen: list[int] = []
-    update = workspace.agent.update
-    workspace.agent.update = lambda buffer, logger, step: (seen.append(step + 1), update(buffer, logger, step))
-    workspace.run()
-    workspace.close()
-    assert seen == list(range(first, 31))

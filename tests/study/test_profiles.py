@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_runs import make_run
-from scipy import stats
 
 from study import figures, profiles, runs, summary, tables
 
@@ -33,14 +32,6 @@ def test_a_profile_is_the_mean_over_tasks_of_the_share_of_runs_above() -> None:
     assert shares.tolist() == [1, (1 + 1 / 2) / 2, (2 / 4 + 1 / 2) / 2, (2 / 4 + 1 / 2) / 2, 1 / 4, 0]
     resampled = profiles.share_above([np.array([[1.0, 3.0], [3.0, 3.0]]), np.array([[1.0, 1.0], [1.0, 3.0]])], np.r_[2])
     assert resampled.tolist() == [[1 / 4], [3 / 4]]
-
-
-def test_the_probability_of_improvement_is_that_of_mann_and_whitney() -> None:
-    generator = np.random.default_rng(3)
-    first, second = ([generator.integers(0, 9, size).astype(float) for size in sizes] for sizes in ((5, 4), (3, 7)))
-    pairs = list(zip(first, second, strict=True))
-    expected = [stats.mannwhitneyu(x, y, alternative="greater").statistic / (len(x) * len(y)) for x, y in pairs]
-    assert profiles.probability_of_improvement(first, second) == pytest.approx(np.mean(expected))
 
 
 def test_runs_are_resampled_within_each_task_and_each_group() -> None:

@@ -86,12 +86,3 @@ def test_a_recording_keeps_nothing_that_is_not_in_use() -> None:
     del again
     gc.collect()
     assert followed() is None
-
-
-def test_bytes_are_read_as_numbers() -> None:
-    def function(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        return [inputs[0][:, 4:].view(torch.float32) + 1]
-
-    numbers = torch.tensor([[9.0, 1.5], [9.0, -2.0]]).view(torch.uint8)
-    _, again = trace(function, [numbers])
-    assert again([numbers.flip(0)])[0].tolist() == [[-1.0], [2.5]]
