@@ -8,7 +8,7 @@ from agent import Agent, losses  # the interface alone; the equations
 from agent.networks.mlp import Init, build_network  # how weights start; an actor's or a critic's network
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, UpdateAt  # the base class, its types
 from agent.schedule import Schedules  # numbers on a schedule (`self.schedules`)
-from agent.soft_actor import SoftActor, UpdateOrder  # with critics, slow targets, a soft actor and a temperature
+from agent.soft_actor import SoftActor  # with critics, slow targets, a soft actor and a temperature
 from agent.toolkit.copies import evaluation_view, frozen_view  # a module in evaluation mode, or with constant weights
 from agent.toolkit.histograms import UpdateOutputs  # the second result of an update step
 from agent.toolkit.hooks import (  # around an update

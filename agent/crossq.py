@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from agent.api import Batch, Noise, SoftActor, StepResult, UpdateOrder, evaluation_view, frozen_view
+from agent.api import Batch, Noise, SoftActor, StepResult, evaluation_view, frozen_view
 from settings.types import PositiveInt, Schedule, UnitInterval
 
 
@@ -33,7 +33,6 @@ class CrossQAgent(SoftActor):
         critic_tau: UnitInterval | Schedule | None = None,
         critic_target_update_frequency: PositiveInt = 1,
         actor_statistics: Literal["own_updates", "all_updates"] = "own_updates",
-        update_order: UpdateOrder = "critic_first",
         **soft_actor: Any,
     ):
         super().__init__(
@@ -43,7 +42,6 @@ class CrossQAgent(SoftActor):
         )
         self.actors_ends = 2 if actor_batch == "both" else 1
         self.actor_statistics = actor_statistics
-        self.update_order: UpdateOrder = update_order
         self.evaluated_actor = evaluation_view(self.actor)
         self.frozen_critic = frozen_view(self.critic).eval()  # the actor does not move its running statistics either
         self.critic_target = None if critic_tau is None else self.slow_copy(self.critic)
@@ -54,7 +52,6 @@ class CrossQAgent(SoftActor):
         actors_obs = joint_obs if self.actors_ends == 2 else batch.obs
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(
-            self.update_order,
             partial(self.update_critic, batch, joint_obs, next_noise),
             partial(self.update_actor_and_temperature, actors_obs, noise, ends=self.actors_ends),
         )

@@ -32,11 +32,9 @@ class Greedy(nn.Module):
     def __init__(self, policy: Policy, own_actions: Any):
         super().__init__()
         self.networks = nn.ModuleDict(policy.networks)  # registers their weights
-        self.lowest: Tensor
-        self.halves: Tensor
         dtype = torch.int64 if own_actions.is_discrete else torch.float32
-        self.register_buffer("lowest", torch.tensor(own_actions.low, dtype=dtype))
-        self.register_buffer("halves", torch.tensor(own_actions.half, dtype=dtype))
+        self.lowest = nn.Buffer(torch.tensor(own_actions.low, dtype=dtype))
+        self.halves = nn.Buffer(torch.tensor(own_actions.half, dtype=dtype))
         self._shift = 0 if own_actions.is_discrete else own_actions.shift
         self._policy = policy
 

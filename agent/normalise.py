@@ -25,15 +25,11 @@ class ObservationNormaliser(nn.Module):
 
     def __init__(self, obs_dim: PositiveInt):
         super().__init__()
-        self.mean: Tensor
-        self.variance: Tensor
-        self.shift: Tensor
-        self.scale: Tensor
         self.count = 0
-        self.register_buffer("mean", torch.zeros(obs_dim, dtype=torch.float64))
-        self.register_buffer("variance", torch.ones(obs_dim, dtype=torch.float64))
-        self.register_buffer("shift", torch.zeros(obs_dim))  # normalised = (obs - shift) * scale
-        self.register_buffer("scale", torch.ones(obs_dim))
+        self.mean = nn.Buffer(torch.zeros(obs_dim, dtype=torch.float64))
+        self.variance = nn.Buffer(torch.ones(obs_dim, dtype=torch.float64))
+        self.shift = nn.Buffer(torch.zeros(obs_dim))  # normalised = (obs - shift) * scale
+        self.scale = nn.Buffer(torch.ones(obs_dim))
 
     def forward(self, obs: Tensor) -> Tensor:
         """Normalises (..., obs_dim), float32, or only the first elements of it, as in the actor's observation group."""

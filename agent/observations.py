@@ -58,7 +58,9 @@ class Vectors:
 class Images(Vectors):
     """Observations with images, uint8, and convolutions that the agent's networks share."""
 
-    def __init__(self, encoder: Factory, augmentation: Factory | None, spec: ObsSpec, device: torch.device):
+    def __init__(self, encoder: Factory | None, augmentation: Factory | None, spec: ObsSpec, device: torch.device):
+        if encoder is None:
+            raise UserError("agent.encoder=null: observations are images; add agent/encoder=convolutions")
         super().__init__(spec)
         self._encoder = encoder
         self._augment: Any = augmentation and augmentation()
@@ -105,16 +107,3 @@ class Images(Vectors):
             return target
         mean = target.unflatten(0, (self.num_views, -1)).mean(0)
         return mean.repeat(self.num_views, 1)
-
-
-def observations(
-    spec: ObsSpec, device: torch.device, encoder: Factory | None, augmentation: Factory | None, normalised: bool
-) -> Vectors:
-    """Chooses between Vectors and Images; `normalised` says whether the agent has an observation normaliser."""
-    if spec.image is None:
-        return Vectors(spec)
-    if encoder is None:
-        raise UserError("agent.encoder=null: observations are images; add agent/encoder=convolutions")
-    if normalised:
-        raise UserError("agent/observation_normaliser must be none: observations are images")
-    return Images(encoder, augmentation, spec, device)

@@ -16,7 +16,7 @@ from agent import Agent
 from agent.execution import Eager, Result
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.encoder import ImageShape
-from agent.observations import observations
+from agent.observations import Images, Vectors
 from agent.policy import Policy, recipe, save_policy
 from agent.schedule import Schedules
 from agent.toolkit.adam import Adam
@@ -73,9 +73,8 @@ class OffPolicyAgent(Agent):
         augmentation: Factory | None = None,
     ):
         self.obs_dim, self.action_dim, self.action_range, self.device = obs_dim, action_dim, action_range, device
-        normalised = observation_normaliser is not None
         spec = ObsSpec(obs_shape, vector_dim if obs_shape else obs_dim, groups=obs_groups)
-        self.observations = observations(spec, device, encoder, augmentation, normalised)
+        self.observations = Images(encoder, augmentation, spec, device) if spec.image else Vectors(spec)
         self.batch_size = batch_size
         self.actor_weight_decay, self.critic_weight_decay = actor_weight_decay, critic_weight_decay
         self.schedules = Schedules(discount=discount, reward_scale=reward_scale)
@@ -92,6 +91,8 @@ class OffPolicyAgent(Agent):
         self.actor_average: ActorAverage | None = None
         self.observation_normaliser: Any = None
         if observation_normaliser:
+            if spec.image:
+                raise UserError("agent/observation_normaliser must be none: observations are images")
             self.observation_normaliser = observation_normaliser(obs_dim=obs_dim).to(device)
             self.observation_normaliser.recipe = recipe(observation_normaliser, obs_dim=obs_dim)
         self.reward_normaliser = reward_normaliser(device=device) if reward_normaliser else None

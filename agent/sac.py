@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agent.api import Batch, Noise, PositiveInt, SoftActor, StepResult, UpdateOrder
+from agent.api import Batch, Noise, PositiveInt, SoftActor, StepResult
 
 
 class SACAgent(SoftActor):
@@ -17,18 +17,15 @@ class SACAgent(SoftActor):
     def __init__(
         self,
         num_target_critics: PositiveInt | None = None,
-        update_order: UpdateOrder = "critic_first",
         **soft_actor: Any,
     ):
         super().__init__(**soft_actor)
-        self.update_order: UpdateOrder = update_order
         self.add_slow_critics(num_target_critics)
 
     def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(
-            self.update_order,
             partial(self.update_critic, batch, next_noise),
             partial(self.update_actor_and_temperature, batch.obs, noise),
         )

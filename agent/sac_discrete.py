@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from agent import losses
-from agent.api import Batch, Noise, PositiveInt, Schedule, SoftActor, StepResult, UnitInterval, UpdateOrder, UserError
+from agent.api import Batch, Noise, PositiveInt, Schedule, SoftActor, StepResult, UnitInterval, UserError
 
 
 class SACDiscreteAgent(SoftActor):
@@ -27,12 +27,10 @@ class SACDiscreteAgent(SoftActor):
         target_entropy: float | Literal["auto"] | Schedule = "auto",
         target_entropy_share: UnitInterval = 0.5,
         num_target_critics: PositiveInt | None = None,
-        update_order: UpdateOrder = "critic_first",
         **soft_actor: Any,
     ):
         entropy = target_entropy_share * math.log(action_dim) if target_entropy == "auto" else target_entropy
         super().__init__(action_dim=action_dim, target_entropy=entropy, **soft_actor)
-        self.update_order: UpdateOrder = update_order
         self.add_slow_critics(num_target_critics)
         head = self.critic.head
         if not getattr(head, "averages_targets", False):
@@ -45,9 +43,7 @@ class SACDiscreteAgent(SoftActor):
 
     def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
-        metrics, outputs = self.update_in_order(
-            self.update_order, partial(self.update_critic, batch), partial(self.update_actor, batch)
-        )
+        metrics, outputs = self.update_in_order(partial(self.update_critic, batch), partial(self.update_actor, batch))
         self.update_targets()
         return metrics, outputs
 

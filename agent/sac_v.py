@@ -30,7 +30,7 @@ class SACVAgent(SoftActor):
         output_regularisation: NonNegativeFloat,
         **soft_actor: Any,
     ):
-        super().__init__(**soft_actor)
+        super().__init__(update_order="together", **soft_actor)
         head = self.critic.head
         if type(head) is not ScalarHead or head.loss_weight != 1:  # whose loss would not be used
             raise UserError(

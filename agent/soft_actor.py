@@ -49,9 +49,11 @@ class SoftActor(OffPolicyAgent):
         critic_betas: Betas = (0.9, 0.999),
         critic_tau: UnitInterval | Schedule = 0.005,
         critic_target_update_frequency: PositiveInt = 2,
+        update_order: UpdateOrder = "critic_first",
         **off_policy: Any,
     ):
         super().__init__(**off_policy)
+        self.update_order = update_order
         self.actor_update_frequency = actor_update_frequency
         self.actor_update_at: UpdateAt = actor_update_at
         self.q_reduction = Q_REDUCTIONS[actor_q]
@@ -96,21 +98,18 @@ class SoftActor(OffPolicyAgent):
     def actor_is_due(self) -> bool:
         return self.due(self.actor_update_frequency, self.actor_update_at)
 
-    def update_in_order(
-        self, order: UpdateOrder, update_critic: PartOfUpdate, update_actor: PartOfUpdate
-    ) -> StepResult:
-        """Updates the critics, and actor and temperature if they are due.
+    def update_in_order(self, update_critic: PartOfUpdate, update_actor: PartOfUpdate) -> StepResult:
+        """Updates the critics, and actor and temperature if they are due, in the order of `update_order`.
 
-        Args:
-            order: `critic_first`: the critics step before the actor's loss is computed; both losses use the old
-                temperature. `actor_first`: actor and temperature step first, and the critics' target uses their new
-                values. `together`: computes all losses from the old values, then steps all.
+        `critic_first`: the critics step before the actor's loss is computed; both losses use the old temperature.
+        `actor_first`: actor and temperature step first, and the critics' target uses their new values.
+        `together`: computes all losses from the old values, then steps all.
         """
         alpha = self.alpha
         if not self.actor_is_due():
             return update_critic(alpha)
-        with self.steps_together() if order == "together" else nullcontext():
-            if order == "actor_first":
+        with self.steps_together() if self.update_order == "together" else nullcontext():
+            if self.update_order == "actor_first":
                 actor_metrics, actor_outputs = update_actor(alpha)
                 metrics, outputs = update_critic(self.alpha)
             else:

@@ -45,9 +45,8 @@ class FixedTemperature(nn.Module, Scheduled):
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule):
         super().__init__()
-        self.alpha: Tensor
         self.schedule = init_temperature if callable(init_temperature) else None
-        self.register_buffer("alpha", torch.tensor(0.0 if callable(init_temperature) else float(init_temperature)))
+        self.alpha = nn.Buffer(torch.tensor(0.0 if callable(init_temperature) else float(init_temperature)))
         self.set_step(0)
 
     def forward(self) -> Tensor:

@@ -9,9 +9,9 @@ import numpy as np
 from absl import logging as absl_logging
 from gymnasium.wrappers import TimeLimit, TransformObservation
 
-from dmc2gym.wrappers import STATE, UNBOUNDED, ActionRepeat, rescale_actions
+from dmc2gym.wrappers import STATE, UNBOUNDED, ActionRepeat, RescaledActions
 
-__all__ = ["UNBOUNDED", "ActionRepeat", "load", "make", "rescale_actions"]
+__all__ = ["UNBOUNDED", "ActionRepeat", "RescaledActions", "load", "make"]
 
 _FLAT = "observations"  # dm_control's key of the flat observation
 
@@ -119,4 +119,4 @@ def make(
             return np.ascontiguousarray(frame.transpose(2, 0, 1)) if channels_first else frame
 
         env = TransformObservation(env, render, gym.spaces.Box(0, 255, shape, np.uint8))
-    return rescale_actions(env)
+    return RescaledActions(env)

@@ -60,7 +60,8 @@ class ActionMap:
             self.high = np.asarray(self.low + space.n - 1)
             self.policy_space = gym.spaces.MultiDiscrete([int(space.n)])
         else:
-            self.low, self.high = _bounds(space.low, space.high)
+            self.low = np.where(space.low <= -UNBOUNDED, -1.0, space.low).astype(np.float64)
+            self.high = np.where(space.high >= UNBOUNDED, 1.0, space.high).astype(np.float64)
             self.half, self.shift = (self.high - self.low) / 2, 1.0
             self.policy_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
         if not (self.low < self.high).all():
@@ -86,12 +87,6 @@ class ActionMap:
         return self.scaled(own_actions).clip(-self.shift, last).astype(np.float32)
 
 
-def _bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the bounds as float64, with -1 and 1 for missing ones."""
-    finite_low = np.where(low <= -UNBOUNDED, -1.0, low).astype(np.float64)
-    return finite_low, np.where(high >= UNBOUNDED, 1.0, high).astype(np.float64)
-
-
 class RescaledActions(TransformAction):
     """Lets a policy act in [-1, 1], or by integers; `own_actions` is the map, with the errors of ActionMap."""
 
@@ -100,6 +95,3 @@ class RescaledActions(TransformAction):
         assert isinstance(space, gym.spaces.Box | gym.spaces.Discrete)
         self.own_actions = ActionMap(space)
         super().__init__(env, self.own_actions.to_env, self.own_actions.policy_space)
-
-
-rescale_actions = RescaledActions

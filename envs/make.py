@@ -198,7 +198,7 @@ def adapt(
         env = gym.wrappers.TimeLimit(env, episode_length)
     env = dmc2gym.ActionRepeat(EpisodeInfo(env, info_keys), action_repeat)
     try:
-        return dmc2gym.rescale_actions(observe(env, name, pixels, keys))
+        return dmc2gym.RescaledActions(observe(env, name, pixels, keys))
     except ValueError as error:
         raise UserError(f"env={name}: {one_line(error)}") from error
 

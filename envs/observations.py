@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import gymnasium as gym
@@ -82,10 +84,10 @@ class Observed(gym.Wrapper):
 
 def observe(env: gym.Env, name: str, pixels: ObsOptions, keys: Keys = ()) -> gym.Env:
     """Wraps an environment so that observations are one array; `keys` are those of a vector that was a dictionary."""
-    if pixels.rendered and not any(_is_image(leaf) for _, leaf in _list_leaves(env.observation_space)):
+    if pixels.rendered and not any(_is_image(leaf) for _, leaf in list_leaves(env.observation_space)):
         env = RenderedObservation(env, pixels.size)
     space = env.observation_space
-    leaves = list(_list_leaves(space))
+    leaves = list(list_leaves(space))
     images = [(path, leaf) for path, leaf in leaves if _is_image(leaf)]
     vectors = [(path, leaf) for path, leaf in leaves if not _is_image(leaf)]
     if not images and pixels.stack in (None, 1) and pixels.groups is None:
@@ -107,11 +109,12 @@ def observe(env: gym.Env, name: str, pixels: ObsOptions, keys: Keys = ()) -> gym
         raise UserError(f"env={name}: its images have unlike heights and widths, {shapes}, which cannot be stacked")
 
     def frame_of(obs: Any) -> Frame:
-        planes = [np.transpose(_look_up(obs, path), order) for (path, _), order in zip(images, orders, strict=True)]
+        parts = [reduce(getitem, path, obs) for path, _ in images]
+        planes = [np.transpose(part, order) for part, order in zip(parts, orders, strict=True)]
         image = np.concatenate([each.reshape(-1, *each.shape[-2:]) for each in planes]) if images else None
         if not len(columns):
             return image, None
-        flat = [np.asarray(gym.spaces.flatten(leaf, _look_up(obs, path)), np.float32) for path, leaf in vectors]
+        flat = [np.asarray(gym.spaces.flatten(leaf, reduce(getitem, path, obs)), np.float32) for path, leaf in vectors]
         return image, np.concatenate(flat)[columns]
 
     image = None
@@ -125,19 +128,13 @@ def _is_image(space: gym.Space[Any]) -> bool:
     return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
 
 
-def _list_leaves(space: gym.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yields the spaces inside dictionaries and tuples, with their paths of keys and indices."""
+def list_leaves(space: gym.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yields the spaces inside dictionaries and tuples, in `flatten`'s order, with their paths of keys and indices."""
     if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
         for key, child in space.items() if isinstance(space, gym.spaces.Dict) else enumerate(space):
-            yield from _list_leaves(child, (*path, key))
+            yield from list_leaves(child, (*path, key))
     else:
         yield path, space
-
-
-def _look_up(obs: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        obs = obs[key]
-    return obs
 
 
 def _join(path: tuple[Any, ...]) -> str:

@@ -1,6 +1,8 @@
 """Simulators of many worlds: any `gymnasium.vector.VectorEnv`, of arrays or tensors."""
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import gymnasium as gym
@@ -10,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from dmc2gym.wrappers import ActionMap
 from envs.episodes import DEFAULT_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, to_number
+from envs.observations import list_leaves
 from utils import FLOAT32_MAX, RunError, UserError
 
 FINAL_OBS, FINAL_INFO = "final_obs", "final_info"  # keys of Gymnasium's info with AutoresetMode.SAME_STEP
@@ -159,7 +162,7 @@ class Simulator:
 
     def _flatten(self, obs: Any) -> torch.Tensor:
         """Returns a flat float32 copy (num_envs, obs_dim) of observations, as the simulator may reuse its memory."""
-        columns = _list_columns(self.env.single_observation_space, obs)
+        columns = [reduce(getitem, path, obs) for path, _ in list_leaves(self.env.single_observation_space)]
         self._device = columns[0].device if isinstance(columns[0], torch.Tensor) else None
         flat = torch.cat([_to_tensor(column).reshape(self.num_envs, -1).float() for column in columns], dim=1)
         device = None if self.tensors_on is None else torch.empty(0, device=self.tensors_on).device
@@ -233,15 +236,6 @@ def _find_numbers(info: Mapping[str, Any], key: str, num_envs: int) -> np.ndarra
     if values.dtype.kind not in "biuf" or (values.shape and values.size != num_envs):
         return np.full(num_envs, np.nan)
     return np.where(there, values.reshape(-1), np.nan) * np.ones(num_envs)
-
-
-def _list_columns(space: gym.Space[Any], obs: Any) -> list[Any]:
-    """Returns the parts of a batch of observations, each (num_envs, ...), in `gymnasium.spaces.flatten`'s order."""
-    if isinstance(space, gym.spaces.Dict):
-        return [column for key, part in space.items() for column in _list_columns(part, obs[key])]
-    if isinstance(space, gym.spaces.Tuple):
-        return [column for part, value in zip(space, obs, strict=True) for column in _list_columns(part, value)]
-    return [obs]
 
 
 def _choose_rows(values: torch.Tensor, chosen: torch.Tensor, which: np.ndarray) -> torch.Tensor:

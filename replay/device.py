@@ -70,7 +70,7 @@ class DeviceReplayBuffer(DeviceRing, ReplayBuffer):
         self._length = torch.zeros((), dtype=torch.float64, device=self.device)
         self._generator = torch.Generator(self.device).manual_seed(int(self._rng.integers(2**63)))
         self.generators = [self._generator]
-        self._known_length = self._batch_size = 0
+        self._batch_size = 0
 
     def add_batch(self, *columns: Any) -> None:
         if not isinstance(columns[0], torch.Tensor):
@@ -95,9 +95,7 @@ class DeviceReplayBuffer(DeviceRing, ReplayBuffer):
         for ring in self.rings.values():
             ring.follow()
         self._batch_size = batch_size
-        if len(self) != self._known_length:
-            self._known_length = len(self)
-            self._length.fill_(len(self))
+        self._length.fill_(len(self))
 
     def staged(self) -> Batch:
         return self.unpack(*self.take(self._draw()))

@@ -172,14 +172,10 @@ class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._oldest = torch.zeros((), dtype=torch.int64, device=self.device)  # place of the oldest row to draw
-        self._known_oldest = 0
 
     def stage(self, batch_size: int) -> None:
         super().stage(batch_size)
-        oldest = (self.num_added - len(self)) % self.capacity
-        if oldest != self._known_oldest:
-            self._known_oldest = oldest
-            self._oldest.fill_(oldest)
+        self._oldest.fill_((self.num_added - len(self)) % self.capacity)
 
     def _draw(self) -> torch.Tensor:
         return (super()._draw() + self._oldest) % self.capacity

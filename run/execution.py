@@ -7,12 +7,10 @@ from typing import Any
 import torch
 
 from agent import Agent
-from agent.execution import Eager
 from agent.execution.captured import Captured, CudaGraphs
 from agent.execution.compiled import CompiledStep
 from agent.execution.recorded import Recorded
 from agent.execution.tracing import TracedByShape
-from agent.off_policy import OffPolicyAgent
 from settings.operating_system import CORES_SHARED, usable_cpus
 from settings.types import Execution
 from utils import UserError
@@ -75,12 +73,7 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
 
 
 def set_execution(agent: Any, execution: str, device: torch.device) -> None:
-    """Sets how an agent updates and acts to a result of `choose_execution`; replaces any earlier setting."""
-    if isinstance(agent, OffPolicyAgent):
-        agent.execution, agent.compiled_step = Eager(), None
-        if "policy" in vars(agent):  # created when the agent first acts
-            for policy in (agent.policy, agent.newest_policy):  # the same policy where weights are not averaged
-                policy.choose = policy.actions
+    """Sets how a new agent, which is eager, updates and acts: to a result of `choose_execution`."""
     if "compiled" in execution:
         agent.compiled_step = CompiledStep(agent)
     if execution == "recorded":

@@ -74,12 +74,9 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         shape = (1, width) if num_members is None else (num_members, 1, width)
         self.scale = nn.Parameter(torch.ones(shape))
         self.shift = nn.Parameter(torch.zeros(shape))
-        self.running_mean: Tensor
-        self.running_var: Tensor
-        self.num_steps: Tensor
-        self.register_buffer("running_mean", torch.zeros(shape))
-        self.register_buffer("running_var", torch.ones(shape))
-        self.register_buffer("num_steps", torch.zeros(()))
+        self.running_mean = nn.Buffer(torch.zeros(shape))
+        self.running_var = nn.Buffer(torch.ones(shape))
+        self.num_steps = nn.Buffer(torch.zeros(()))
         self._pending: tuple[Tensor, Tensor] | None = None  # the newest batch's mean and variance
         # None: decided by tensors, without Python.
         self._renormalises: bool | None = False if renorm_after is None else None
@@ -100,7 +97,7 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         """Returns the statistics to normalise by: the batch's in training, the running ones in evaluation."""
         if not self.training:
             return Statistics(False, self.running_mean, torch.rsqrt(self.running_var + self.eps))
-        mean, var = _mean_and_variance(x)
+        mean, var = _moments_on_cpu(x) if x.is_cpu else _moments_on_gpu(x)  # torch.var_mean takes 20 times as long
         self._pending = mean, var * (x.shape[-2] / max(x.shape[-2] - 1, 1)) if self.unbiased else var
         if self._renormalises is False:
             return Statistics(True, mean, torch.rsqrt(var + self.eps))
@@ -131,13 +128,8 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         mean, var = self._pending
         self.running_mean.lerp_(mean.expand_as(self.running_mean), 1 - self.momentum)
         self.running_var.lerp_(var.expand_as(self.running_var), 1 - self.momentum)
-        self.num_steps += 1
+        self.num_steps.add_(1)
         self._pending = None
-
-
-def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and biased variance, (..., B, width) -> (..., 1, width); torch.var_mean takes 20 times as long."""
-    return _moments_on_cpu(x) if x.device.type == "cpu" else _moments_on_gpu(x)
 
 
 def _moments_on_gpu(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -113,8 +113,7 @@ class CategoricalHead(nn.Module):
     ):
         super().__init__()
         self.loss_weight, self.out_dim, self.bounds = loss_weight, num_bins, bounds
-        self.centres: Tensor
-        self.register_buffer("centres", torch.linspace(*bounds, num_bins), persistent=False)
+        self.centres = nn.Buffer(torch.linspace(*bounds, num_bins), persistent=False)
 
     def values(self, outputs: Tensor) -> Tensor:
         """The means, (N, B, K) -> (N, B, 1)."""

@@ -1,7 +1,7 @@
 """Layers without batch statistics, of one network or an ensemble: LayerNorm, RMSNorm, dropout, unit-length weights."""
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -61,14 +61,8 @@ def to_unit_lengths(network: nn.Module, norms: bool = True) -> None:
         if isinstance(layer, Linear):
             layer.weight.div_(torch.linalg.vector_norm(layer.weight, dim=-2, keepdim=True))
         elif norms and isinstance(getattr(layer, "scale", None), nn.Parameter):
-            _to_length(layer)
-
-
-def _to_length(norm: Any) -> None:
-    square = norm.scale.square().sum(-1, keepdim=True)
-    if getattr(norm, "shift", None) is not None:
-        square += norm.shift.square().sum(-1, keepdim=True)
-    factor = torch.rsqrt(square).mul_(math.sqrt(norm.scale.shape[-1]))
-    norm.scale.mul_(factor)
-    if getattr(norm, "shift", None) is not None:
-        norm.shift.mul_(factor)
+            parts = [part for name in ("scale", "shift") if (part := getattr(layer, name, None)) is not None]
+            square = torch.stack([part.square().sum(-1, keepdim=True) for part in parts]).sum(0)
+            factor = torch.rsqrt(square).mul_(math.sqrt(parts[0].shape[-1]))
+            for part in parts:
+                part.mul_(factor)
