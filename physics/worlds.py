@@ -37,7 +37,7 @@ class SuiteSimulation:
 
     def __init__(self, env: gym.Env, make_task: type[Task]):
         self._env = env
-        self.own_actions = env.get_wrapper_attr("own_actions")  # an ActionMap (dmc2gym.wrappers)
+        self.own_actions = env.get_wrapper_attr("own_actions")  # dmc2gym.wrappers.ActionMap: maps to the task's own
         self._repeat: int = env.get_wrapper_attr("repeat")
         self._host = env.unwrapped._env  # type: ignore[attr-defined]  # dm_control's environment
         decisions = env.get_wrapper_attr(LIMIT) if env.has_wrapper_attr(LIMIT) else sys.maxsize
