@@ -75,17 +75,3 @@ def test_a_wrong_command_line_is_one_line(
     code = command(monkeypatch, tmp_path, *arguments)
     printed = capsys.readouterr().err
     assert code == 2 and message in printed and printed.count("\n") == 1 and not list(tmp_path.iterdir())
-
-
-def test_a_data_set_is_written_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import minari
-
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    returns = evaluate.evaluate(trained, 12, device="cpu", dataset_id="pendulum/some-v0")
-    dataset = minari.load_dataset("pendulum/some-v0")
-    assert [episode.rewards.sum() for episode in dataset] == pytest.approx(returns)
-    first = next(iter(dataset))
-    assert first.observations.shape == (21, 3) and first.actions.shape == (20, 1) and first.truncations[-1]
-    assert {"env": "Pendulum-v1", "action_repeat": 1, "step": 120}.items() <= dataset.storage.metadata.items()
-    with pytest.raises(ValueError, match="already exists"):
-        evaluate.evaluate(trained, 1, device="cpu", dataset_id="pendulum/some-v0")

@@ -92,15 +92,3 @@ def test_means_unfinished_runs_and_published_curves_are_drawn(tmp_path: Path) ->
     assert cheetah.get_ylim()[0] == 0 == cheetah.get_xlim()[0] and pendulum.get_ylim()[0] < -1000
     assert cheetah.get_xlabel() == "environment steps" and cheetah.get_ylabel() == "return"
     assert walker.texts[0].get_text() == "no evaluation yet"
-
-
-def test_a_folder_without_runs_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_run(tmp_path / "here", [(10, 1.0)])
-    monkeypatch.chdir(tmp_path / "here")
-    (tmp_path / "empty").mkdir()
-    for path in ("", str(tmp_path / "empty"), "none*"):  # an empty one, as of a shell's unset variable
-        with pytest.raises(SystemExit, match=r"^2$"):
-            plot.main([path])
-        assert capsys.readouterr().err == f"plot.py: {path!r}: no run there (a run's folder has a config.yaml)\n"

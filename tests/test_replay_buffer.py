@@ -22,20 +22,6 @@ def filled(storage: str, capacity: int, count: int, seed: int = 0, **options: An
 
 
 @both
-@pytest.mark.parametrize("count", [1, 49, 50, 130])
-def test_many_rows_at_once_are_stored_as_they_are_one_by_one(storage: str, count: int) -> None:
-    one_by_one, together = filled(storage, 50, 0), filled(storage, 50, 0)
-    for start in range(0, 3 * count, count):
-        rows = [transition(i) for i in range(start, start + count)]
-        for row in rows:
-            one_by_one.add(*row)
-        *arrays, done, terminated = zip(*rows, strict=True)
-        together.add_batch(*map(np.array, arrays), list(done), list(terminated))
-        np.testing.assert_array_equal(together.rows, one_by_one.rows)
-        assert together.num_added == one_by_one.num_added
-
-
-@both
 def test_images_stay_bytes(storage: str) -> None:
     buffer = STORAGES[storage]((3, 5, 5), (2,), 4, CPU)
     frames = np.random.default_rng(0).integers(0, 256, (5, 3, 5, 5), np.uint8)
@@ -46,19 +32,6 @@ def test_images_stay_bytes(storage: str) -> None:
     for obs, reward, next_obs in zip(batch.obs, batch.reward, batch.next_obs, strict=True):
         np.testing.assert_array_equal(obs, frames[int(reward)])
         np.testing.assert_array_equal(next_obs, frames[int(reward) + 1])
-
-
-def test_what_numpy_would_broadcast_or_round_is_refused() -> None:
-    buffer, ones = ReplayBuffer((3,), (2,), 4, CPU), np.ones
-    for obs, action, next_obs in ((1, 2, 3), (3, 1, 3), (3, 2, 1), (3, 3, 3)):
-        with pytest.raises(ValueError, match=r"cannot reshape array of size \d into shape \(1,[23]\)"):
-            buffer.add(ones(obs), ones(action), 0.0, ones(next_obs), False, False)
-    with pytest.raises(ValueError, match=r"cannot reshape array of size 4 into shape \(4,2\)"):
-        buffer.add_batch(ones((4, 3)), ones((4, 1)), ones(4), ones((4, 3)), ones(4), ones(4))
-    assert not len(buffer)
-    images = ReplayBuffer((3, 5, 5), (2,), 4, CPU)
-    with pytest.raises(TypeError, match=r"Cannot cast array data from dtype\('float64'\) to dtype\('uint8'\)"):
-        images.add(ones((3, 5, 5)), ones(2), 0.0, ones((3, 5, 5)), False, False)
 
 
 @both

@@ -1,19 +1,15 @@
 """CrossQ against its paper (arXiv 1902.05605) and authors' code, in plain operations, and what its state carries."""
 
-import copy
 from functools import partial
 from typing import Any
 
 import formulas
-import numpy as np
 import pytest
 import torch
-from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
+from agents import ACTION_DIM, make_agent
 from formulas import Network, assert_same, batches, clamped, policy, update
 
-from agent.policy import load_policy
 from replay_buffer import Batch
-from utils import eval_mode
 
 GAMMA, LR, ROWS, UPDATES, DELAY = 0.99, 1e-3, 16, 50, 3
 WARM_UP = 10  # passes before batches are renormalised; the actor makes 16 in 50 updates
@@ -87,19 +83,3 @@ def test_fifty_updates_are_those_of_its_authors_in_and_after_the_warm_up() -> No
     assert_same(agent.actor.trunk, expected.actor)
     torch.testing.assert_close(agent.temperature.parameter, expected.temperature["log"], rtol=0, atol=1e-8)
     assert expected.passes == {"actor": 16, "critic": 50}
-
-
-@pytest.mark.parametrize("name", ["crossq", "flash_sac"])
-def test_acting_goes_by_the_running_statistics_and_touches_nothing(name: str, tmp_path: Any) -> None:
-    agent = make_agent(f"agent={name}", *SMALL)
-    agent.update(Always(make_batch(32)), Silent(), 0)
-    before = copy.deepcopy(agent.state_dict()["actor"])
-    obs = np.random.default_rng(0).normal(size=(5, OBS_DIM)).astype(np.float32)
-    actions = agent.act(obs)
-    np.testing.assert_allclose(np.stack([agent.act(row) for row in obs]), actions, atol=1e-6)  # row by row
-    with eval_mode(agent):
-        np.testing.assert_array_equal(agent.act(obs), actions)
-    agent.act(obs, sample=True)
-    assert all(torch.equal(value, before[key]) for key, value in agent.state_dict()["actor"].items())
-    agent.save_policy(tmp_path / "policy.pt")
-    np.testing.assert_array_equal(load_policy(tmp_path / "policy.pt").act(obs), actions)

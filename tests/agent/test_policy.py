@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agents import FROM_IMAGES, IMAGE, OBS_DIM, SMALL, make_agent
+from agents import FROM_IMAGES, IMAGE, OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
 from strangers import Evil
 
 from agent.policy import UniformPolicy, load_policy
@@ -17,10 +17,15 @@ from utils import UserError, eval_mode
 
 
 @pytest.mark.parametrize(
-    "overrides", [(), ("agent=sac_v",), ("agent=simba",), ("agent=sac_2018", "agent.actor.num_components=3")]
+    "overrides",
+    [
+        *((), ("agent=sac_v",), ("agent=simba",), ("agent=crossq",), ("agent=flash_sac",)),
+        ("agent=sac_2018", "agent.actor.num_components=3"),
+    ],
 )
 def test_a_loaded_policy_acts_as_the_agent_does(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     agent = make_agent(*overrides, *SMALL)
+    agent.update(Always(make_batch(32)), Silent(), 0)  # moves running statistics, which acting goes by
     agent.save_policy(tmp_path / "policy.pt")
     policy = load_policy(tmp_path / "policy.pt")
     obs = np.random.default_rng(0).normal(size=(30, OBS_DIM)).astype(np.float32)

@@ -8,17 +8,7 @@ import pytest
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Always, Silent, make_agent, make_batch
 from forks import ForkAgent
-from stand_in_graphs import (
-    AGENTS,
-    StandInGraphs,
-    assert_same,
-    fill,
-    is_discrete,
-    learned,
-    make_buffer,
-    sees_images,
-    train,
-)
+from stand_in_graphs import AGENTS, StandInGraphs, assert_same, fill, learned, make_buffer, train
 
 from agent import require_support
 from agent.execution.captured import Captured
@@ -148,12 +138,14 @@ def test_views_of_one_image_have_one_priority(overrides: tuple[str, ...]) -> Non
 
 def trained(name: str, execution: str, updates: int = 16) -> list[Any]:
     """Trains; returns what was logged and learned, the priorities, and a batch drawn afterwards."""
-    agent, buffer = make_agent(*AGENTS[name]), prioritised(sees_images(name), discrete=is_discrete(name))
+    agent = make_agent(*AGENTS[name])
+    sees_images = agent.observations.spec.image is not None
+    buffer = prioritised(sees_images, discrete=agent.discrete_actions)
     if execution == "captured":
         agent.execution = graphs = Captured(StandInGraphs(agent))
     else:
         set_execution(agent, execution, CPU)
-    if sees_images(name):
+    if sees_images:
         buffer.add = lambda *transition: None  # images that share no frame would push rows out
     logged = train(agent, buffer, updates)
     if execution == "captured":

@@ -10,7 +10,6 @@ import pytest
 import torch
 from agents import (
     ACTION_DIM,
-    OBS_DIM,
     SMALL,
     Always,
     Given,
@@ -179,19 +178,6 @@ def test_what_is_shown_of_alpha_is_what_the_update_went_by() -> None:
     metrics, _ = agent.update_step(make_batch(32), Given(noise(32), noise(32)))
     assert metrics["train_alpha/value"].item() == pytest.approx(0.3)
     assert abs(agent.alpha.item() - 0.3) > 0.05  # alpha itself is the parameter, and it has stepped
-
-
-def test_actions_come_in_the_observations_shape_and_within_range() -> None:
-    agent = small_agent()
-    single, batch = np.zeros(OBS_DIM, np.float32), 100 * np.random.randn(5, OBS_DIM).astype(np.float32)
-    assert agent.act(single).shape == (ACTION_DIM,)
-    for sample in (False, True):
-        action = agent.act(batch, sample=sample)
-        assert action.shape == (5, ACTION_DIM)
-        assert action.dtype == np.float32
-        assert np.abs(action).max() <= 1
-    assert np.array_equal(agent.act(single), agent.act(single))
-    assert not np.array_equal(agent.act(single, sample=True), agent.act(single, sample=True))
 
 
 def test_minimum_over_any_number_of_critics_and_scaled_rewards() -> None:

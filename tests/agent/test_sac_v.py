@@ -5,9 +5,6 @@ import pytest
 import torch
 from agents import ACTION_DIM, SMALL, Always, Given, Silent, double, make_agent, make_batch, mlp64, q64, relative
 
-from agent import losses
-from agent.actor import GaussianMixtureActor
-
 SMALLER = (*SMALL, "agent.value.hidden_dim=16")
 
 
@@ -85,36 +82,6 @@ def test_update_equals_the_formulas_in_float64(which: str, gradient: str, prior:
     if which == "sac_v":
         expected = (1.0 * (-log_pi.detach() + ACTION_DIM)).mean()
         assert agent.temperature.parameter.grad.item() == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_the_likelihood_ratio_gradient_is_the_exact_one() -> None:
-    """One state, one action dimension, two components: the expectation's gradient by quadrature and by samples."""
-    torch.manual_seed(0)
-    actor = GaussianMixtureActor(1, 1, 4, 0, num_components=2, log_std_bounds=(-20, 2)).double()
-    with torch.no_grad():
-        actor.trunk.layers[-1].bias.copy_(
-            torch.tensor([0.4, -0.6, -0.5, -0.3, 0.8, -0.2])
-        )  # per component: logit, mu, log_std
-    obs = torch.zeros(1, 1).double()
-
-    def q(a: torch.Tensor) -> torch.Tensor:
-        return -3 * (a - 0.3) ** 2 + torch.sin(4 * a)
-
-    def gradient(loss: torch.Tensor) -> torch.Tensor:
-        (grad,) = torch.autograd.grad(loss, [actor.trunk.layers[-1].bias])
-        return grad
-
-    u = torch.linspace(-9, 9, 20_001).double().unsqueeze(1)
-    log_pi = actor(obs.expand(len(u), 1)).log_prob_u(u)  # of the action: the density of u is pi(a) |da/du|
-    density_u = torch.exp(log_pi) * (1 - torch.tanh(u) ** 2)
-    exact = gradient((density_u * (log_pi - q(torch.tanh(u)))).sum() * (18 / 20_000))
-
-    num_samples = 400_000
-    dist = actor(obs.expand(num_samples, 1))
-    samples = dist.sample_u(torch.randn(num_samples, actor.noise_dim).double())
-    log_prob, baseline = dist.log_prob_u(samples), torch.full((num_samples, 1), 1.7).double()
-    estimate = gradient(losses.likelihood_ratio_loss(log_prob, q(torch.tanh(samples)), baseline, torch.tensor(1.0)))
-    assert relative([estimate], [exact]) < 0.02
 
 
 def test_delayed_policy_updates_leave_the_others_at_every_one() -> None:

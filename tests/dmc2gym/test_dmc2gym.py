@@ -51,15 +51,6 @@ def test_an_episode_is_a_thousand_steps_and_is_truncated(
     assert (len(steps), sum(steps), steps[-1]) == (decisions, 1000, last_repeats)
 
 
-def test_repeats_sum_the_rewards_of_single_steps_of_one_action() -> None:
-    single, repeated = (dmc2gym.make("cheetah", "run", seed=1, frame_skip=skip) for skip in (1, 4))
-    single.reset(seed=5), repeated.reset(seed=5)
-    action = np.full(6, 0.5, np.float32)
-    rewards = [single.step(action)[1] for _ in range(4)]
-    _, reward, *_ = repeated.step(action)
-    assert reward == pytest.approx(sum(rewards)) and len(set(rewards)) > 1
-
-
 def test_no_rounding_leaves_the_bounds_and_every_integer_can_be_taken() -> None:
     rng = np.random.default_rng(0)
     own = ActionMap(gym.spaces.Box(rng.uniform(-3, 0, 1000), rng.uniform(0.01, 3, 1000), dtype=np.float64))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from replay_buffer import ReplayBuffer
-from run.checkpoint import Checkpoints, list_checkpoints
+from run.checkpoint import Checkpoints
 
 MINE = {"agent": "sac", "env": "cheetah_run", "obs_dim": 3}
 
@@ -32,7 +32,3 @@ def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None =
         rows = None if buffer is None else filled(buffer, step)
         made.save(step, {"agent": state(step), "run": {"step": step}}, rows)
     return made
-
-
-def names(folder: Path) -> list[str]:
-    return [path.name for path in list_checkpoints(folder)]

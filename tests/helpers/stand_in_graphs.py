@@ -56,14 +56,6 @@ CHANGES: list[dict[str, Any]]
 CHANGES = [{}, {"training": False}, {"batch_size": 8}, {"batch_size": 32}]
 
 
-def sees_images(name: str) -> bool:
-    return name == "drq" or name.endswith("from pixels")
-
-
-def is_discrete(name: str) -> bool:
-    return name.startswith("sac_discrete")
-
-
 def delayed(name: str) -> tuple[str, ...]:
     """Returns overrides that update actor and targets every other time, as far as the agent has the keys."""
     agent = name.partition(" ")[0]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from composed import settings
 from runs import ROOT, SILENT
 
 WRONG = [  # the arguments, and words of the line
@@ -56,12 +55,6 @@ def test_a_mistake_is_one_line(
     printed = capsys.readouterr().err
     assert printed.startswith("train.py: ") and printed.count("\n") == 1 and words in printed
     assert list(tmp_path.iterdir()) == []
-
-
-def test_types_of_other_packages_are_not_enforced() -> None:
-    """Gymnasium's annotation says an instance of floating."""
-    wrapper = "env_wrappers=[{_target_: gymnasium.wrappers.RescaleAction, min_action: -1.0, max_action: 1.0}]"
-    assert settings(wrapper).env_wrappers[0]["min_action"] == -1.0
 
 
 def test_help_and_tasks(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,7 +172,10 @@ class Runs(RuleBasedStateMachine):
     def add(self, outcomes: list[int], times: int) -> None:
         outcomes = outcomes * times
         for start in range(0, len(outcomes) - self.num_envs + 1, self.num_envs):
-            self.buffer.add_batch(*self.n_step.rows(*self.lists.step(outcomes[start : start + self.num_envs])))
+            step = self.lists.step(outcomes[start : start + self.num_envs])
+            self.buffer.add_batch(*self.n_step.rows(*step))
+            for array in step:
+                array.fill(0)  # an environment may use it again
         assert self.n_step.num_pending == sum(map(len, self.lists.pending))
         assert self.buffer.num_added == len(self.lists.rows)
 

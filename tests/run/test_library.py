@@ -78,18 +78,6 @@ def test_the_loop_is_that_of_train_py(tmp_path: Path) -> None:
     assert all(map(torch.equal, agent.critic.parameters(), run.agent.critic.parameters()))
 
 
-def test_an_environments_own_limit_is_kept() -> None:
-    class Long(gym.Wrapper):
-        def step(self, action: Any) -> Any:
-            return np.zeros(1, np.float32), 0.0, False, False, {}
-
-    unregistered = Long(gym.make("ProbeTimeLimit-v0").unwrapped)
-    unregistered.unwrapped.spec = None
-    for limit, episodes in ((None, 2), (2000, 1)):
-        env = gym.wrappers.TimeLimit(unregistered, limit) if limit else unregistered
-        assert train(make(env), env, 2000, num_seed_steps=2000).episodes == episodes
-
-
 def test_the_users_logger_evaluator_and_checkpoints(tmp_path: Path) -> None:
     class Steps:
         def evaluate(self, agent: Any, step: int) -> Evaluation:
@@ -107,17 +95,6 @@ def test_the_users_logger_evaluator_and_checkpoints(tmp_path: Path) -> None:
         ["40", "40.0"], ["80", "80.0"], ["100", "100.0"]
     ]  # fmt: skip
     assert (tmp_path / "train.csv").read_text().count("\n") == 21
-
-
-def test_sampled_and_greedy_evaluations_leave_the_agent_as_it_is() -> None:
-    env = gym.make("ProbeActionMatters-v0")
-    agent = make(env)
-    before = agent.policy.generator.get_state()
-    greedy = evaluate(agent, env, 3)
-    assert greedy[0] == greedy[1] and evaluate(agent, env, 3) == greedy
-    sampled = evaluate(agent, env, 3, sample=True)
-    assert len(set(sampled)) == 3 and evaluate(agent, env, 3, sample=True) == sampled
-    assert torch.equal(before, agent.policy.generator.get_state()) and agent.training
 
 
 def test_small_networks_train_on_one_thread() -> None:

@@ -30,7 +30,7 @@ DEVICE = ("replay_storage=device", "n_step=3", "replay_buffer_capacity=60")
 @pytest.mark.parametrize(
     "run",
     [
-        (*MIXED, *DEVICE, "num_envs=2", "from_pixels=false"),
+        (*MIXED, *DEVICE, "num_envs=2", "from_pixels=false", "execution=recorded"),
         pytest.param((*MIXED, "replay_buffer=prioritized"), marks=pytest.mark.thorough),
         pytest.param(("env=probes:ProbeDrawn-v0", "frame_stack=3", *DEVICE), marks=pytest.mark.thorough),
         ("env=probes:ProbePrivileged-v0", "obs_groups={actor: [place], critic: [place, goal]}", "num_envs=2"),
@@ -40,19 +40,9 @@ def test_killed_it_ends_in_the_same_bytes(tmp_path: Path, run: tuple[str, ...]) 
     straight, _ = assert_goes_on(tmp_path, 101, *RUN, *run)
     assert isinstance(straight.replay_buffer, frames.FrameBuffer) == ("frame_stack" in str(run))
     assert straight.agent.num_updates > 100
-
-
-def test_recorded_updates_have_the_bytes_of_eager_ones(tmp_path: Path) -> None:
-    weights = []
-    for execution in ("eager", "recorded"):
-        run = probes.train(tmp_path / execution, *RUN, *MIXED, "num_train_steps=80", f"execution={execution}")
-        weights.append(
-            torch.cat([p.flatten() for p in (*run.agent.actor.parameters(), *run.agent.critic.parameters())])
-        )
-    assert torch.equal(*weights)
-    # They were recorded, and so was acting: what cannot be traced runs eagerly, to the same bytes.
-    assert run.agent.execution._enabled and run.agent.execution._recordings
-    assert run.agent.policy.choose.num_traced
+    if "execution=recorded" in run:  # what cannot be traced would have run eagerly, to the same bytes
+        assert straight.agent.execution._enabled and straight.agent.execution._recordings
+        assert straight.agent.policy.choose.num_traced
 
 
 def parts_of(env: Any, obs: np.ndarray) -> list[np.ndarray]:
@@ -71,14 +61,6 @@ def test_an_observation_is_images_side_by_side_and_numbers_beside_them() -> None
         np.testing.assert_array_equal(image, np.concatenate(expected))
         numbers = [[*o["speed"], *o["state"][0], o["state"][1] == 0, o["state"][1] == 1] for o in stack]
         np.testing.assert_array_equal(vector.reshape(-1, 2).T, np.array(numbers, np.float32))
-
-
-def test_stacked_vectors_have_the_newest_values_of_each_number() -> None:
-    env = make_env("ProbeNumbered-v0", 1, pixels=ObsOptions(stack=3))
-    assert env.reset(seed=1)[0].tolist() == [1, 1, 1, 0, 0, 0]
-    env.step(np.zeros(1, np.float32))
-    assert env.step(np.zeros(1, np.float32))[0].tolist() == [1, 1, 1, 0, 1, 2]
-    assert env.reset(seed=2)[0].tolist() == [2, 2, 2, 0, 0, 0]
 
 
 def test_views_differ_in_their_images_alone(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,11 @@ import gymnasium as gym
 import numpy as np
 import probes
 import pytest
-import yaml
-from runs import RUN, SILENT, assert_same, run_until
+from runs import RUN, assert_same, run_until
 
-import evaluate
 from run.environments import make_env_factory
 from run.resume import load_settings
-from run.workspace import Workspace, read_finished
+from run.workspace import Workspace
 from utils import UserError
 
 PAGE = Path(__file__).parents[2] / "docs/ENVIRONMENTS.md"
@@ -73,27 +71,6 @@ def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
     continued.run()
     continued.close()
     assert_same(tmp_path / "run", tmp_path / "straight")
-
-
-def test_resumed_evaluated_and_swept_it_keeps_them(
-    tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    swept = (*SMALL, ENV, NOISE, "num_train_steps=60", *SILENT)
-    assert command("-m", *swept, "env_kwargs.friction=0.1,0.5", "hydra.sweep.dir=sweep") == 0
-    folders = sorted(path.parent for path in tmp_path.glob("sweep/*/config.yaml"))
-    saved = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in folders]
-    assert [config["env_kwargs"] for config in saved] == [{"friction": 0.1}, {"friction": 0.5}]
-    assert saved[0]["env_wrappers"] == [{"_partial_": True, "_target_": "my_package.Noise", "std": 0.2}]
-    resumed = f"resume={folders[1]}", "num_train_steps=80"
-    assert command(*resumed) == 2
-    assert command(*resumed, "trust=my_package") == 0
-    finished = read_finished(folders[1])
-    assert finished is not None and finished["step"] == 80
-    made: list[Any] = []
-    monkeypatch.setattr(evaluate, "Evaluator", lambda make_env, *_, **__: made.append(make_env(False)) or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        evaluate.evaluate(folders[1], device="cpu", trusted=["my_package"])
-    assert made[0].unwrapped.friction == 0.5 and made[0].get_wrapper_attr("std") == 0.2
 
 
 def test_a_wrapper_may_be_for_one_kind_alone_and_the_first_is_innermost() -> None:

@@ -51,10 +51,3 @@ def test_an_evaluation_is_no_part_of_an_episodes_duration() -> None:
     progress.exclude_time(-1000.0)  # as if the episode had begun 1000 s earlier
     assert progress.end_episodes(np.array([0]))["duration"] > 999
     assert not len(progress.unfinished())
-
-
-def test_an_ignored_step_brings_no_update_also_after_a_restart() -> None:
-    first, second = (Progress(settings("num_envs=2"), 1) for _ in range(2))
-    first.count(np.zeros(2), np.array([1, 0]))
-    second.load_state_dict(first.state_dict())
-    assert [progress.take_updates(1) for progress in (first, second)] == [1, 1]

@@ -9,7 +9,7 @@ import numpy as np
 import probes
 import pytest
 import torch
-from counting import HIGH, LENGTHS, LOW, CountingVec, OneCounting, reward_of, terminates
+from counting import LENGTHS, CountingVec, OneCounting, reward_of, terminates
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from runs import RUN, assert_goes_on, go_on, rows, run_until
 
@@ -182,15 +182,6 @@ def test_a_wrapper_of_vector_environments_goes_around_it(tmp_path: Path) -> None
     wrapper = "env_wrappers=[{_target_: gymnasium.wrappers.vector.ClipReward, max_reward: 150}]"
     found = stored(probes.train(tmp_path, *counting("Disabled", wrapper)))
     assert max(reward for reward, *_ in found.values()) == 150
-
-
-@pytest.mark.parametrize("tensors", [False, True])
-def test_actions_reach_it_within_its_bounds(tensors: bool) -> None:
-    env = CountingVec(2, "Disabled", tensors)
-    simulator = Simulator(env, "counting", 1)
-    simulator.reset(options={"reset_mask": np.ones(2, bool)})
-    simulator.step(np.array([[-1.0, 1.0], [0.0, 0.5]], np.float32))
-    assert env.actions[:, :, 0].tolist() == [[LOW, HIGH], [1.0, 2.0]]
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)

@@ -30,11 +30,3 @@ def test_a_yaml_tag_and_an_interpolation_run_no_code(copied: Path, mark: Path) -
         with pytest.raises((UserError, yaml.YAMLError)):
             load_settings(copied)
     assert not mark.exists()
-
-
-def test_the_users_classes_are_used_if_their_package_is_named(copied: Path) -> None:
-    path = copied / "config.yaml"
-    path.write_text(path.read_text().replace("env: ProbeTimeLimit-v0", "env: probes:ProbeTimeLimit-v0"))
-    with pytest.raises(UserError, match="trust=probes"):
-        load_settings(copied)
-    assert load_settings(copied, ["probes"]).env == "probes:ProbeTimeLimit-v0"

@@ -40,7 +40,7 @@ def test_runs_are_found_in_folders_sweeps_and_patterns_each_once(
     assert find("day") == ["day/one", "day/sweep/a", "day/sweep/b"]
     for pattern in ("d*/sweep/*", f"{glob.escape(str(tmp_path))}/a*/d*/sweep/*"):
         assert find(pattern, "day/sweep/a") == ["day/sweep/a", "day/sweep/b"]
-    for path in ("night", "day/sweep/.hydra"):
+    for path in ("", "night", "day/sweep/.hydra"):  # "": a shell's unset variable
         with pytest.raises(UserError, match=rf"'{path}': no run there \(a run's folder has a config.yaml\)"):
             find("day", path)
 
