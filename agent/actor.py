@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from agent.networks.distributions import Categorical, SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init, build_network
-from settings.types import Bounds, Depth, Factory, PositiveFloat, PositiveInt
+from settings.types import Bounds, Factory, NonNegativeInt, PositiveFloat, PositiveInt
 
 LogStdLimit = Literal["tanh", "clamp"]
 
@@ -30,7 +30,7 @@ class DiagGaussianActor(nn.Module):
         obs_dim: PositiveInt,
         action_dim: PositiveInt,
         hidden_dim: PositiveInt,
-        hidden_depth: Depth,
+        hidden_depth: NonNegativeInt,
         log_std_bounds: Bounds,
         log_std_limit: LogStdLimit = "tanh",
         tanh_mu: bool = False,
@@ -59,7 +59,7 @@ class GaussianMixtureActor(nn.Module):
         obs_dim: PositiveInt,
         action_dim: PositiveInt,
         hidden_dim: PositiveInt,
-        hidden_depth: Depth,
+        hidden_depth: NonNegativeInt,
         num_components: PositiveInt,
         log_std_bounds: Bounds,
         log_std_limit: LogStdLimit = "clamp",
@@ -92,7 +92,7 @@ class CategoricalActor(nn.Module):
         obs_dim: PositiveInt,
         action_dim: PositiveInt,
         hidden_dim: PositiveInt,
-        hidden_depth: Depth,
+        hidden_depth: NonNegativeInt,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
         network: Factory | None = None,

@@ -23,7 +23,6 @@ from replay_buffer import Batch  # the input of an update step
 from settings.types import (  # of the constructor's arguments, which are the keys of the YAML
     Betas,
     Bounds,
-    Depth,
     Factory,
     NonNegativeFloat,
     NonNegativeInt,

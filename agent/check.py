@@ -19,6 +19,7 @@ import torch
 from hydra.utils import instantiate
 from torch import Tensor, nn
 
+from agent.execution.audit import find_difference
 from agent.execution.recorded import Recorded
 from agent.execution.tracing import DispatchMode
 from replay_buffer import Batch, WeightedBatch
@@ -47,14 +48,6 @@ def train(agent: Any, updates: int, seed: int = 0, weights: np.ndarray | None = 
     for step in range(updates):
         agent.update(buffer, logger, step)
     return [*metrics, agent.state_dict()]
-
-
-def difference(ours: Any, theirs: Any) -> str:
-    """Returns the name of the first leaf that is not the same; "" if all are."""
-    for (name, a), (other, b) in zip(leaves(ours), leaves(theirs), strict=False):
-        if name != other or not (torch.equal(a, b) if isinstance(a, Tensor) else a == b):
-            return name.partition(".")[2]
-    return ""
 
 
 class FindMatrices(DispatchMode):
@@ -144,15 +137,15 @@ def find_mistakes(make: Callable[[int], Any]) -> list[str]:
         return mistakes
     eager, recorded, restored = make(0), make(0), make(1)
     recorded.execution = Recorded()
-    changed = difference(train(eager, 8), train(recorded, 8))
+    changed = find_difference(train(eager, 8), train(recorded, 8))
     if changed and not eager.recording_obstacle():
         mistakes.append(f"a recording freezes what changes {changed}: a schedule, self.due or a buffer does not")
     restored.load_state_dict(copy.deepcopy(eager.state_dict()))
-    if changed := difference(train(eager, 4, seed=1), train(restored, 4, seed=1)):
+    if changed := find_difference(train(eager, 4, seed=1), train(restored, 4, seed=1)):
         mistakes.append(f"state_dict does not restore all that the step uses: {changed} differs")
     if eager.supports_prioritised_replay:
         weights = np.ones(ROWS), np.linspace(0.1, 1, ROWS)
-        if not difference(*(train(make(0), 1, weights=weight.astype(np.float32)) for weight in weights)):
+        if not find_difference(*(train(make(0), 1, weights=weight.astype(np.float32)) for weight in weights)):
             mistakes.append("the step ignores batch.weight, which the critics' loss needs")
     return mistakes
 

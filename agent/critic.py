@@ -9,7 +9,7 @@ from agent.networks.encoder import FromNumbers
 from agent.networks.heads import ScalarHead
 from agent.networks.mlp import Init, build_network
 from agent.toolkit.hooks import Draws
-from settings.types import Depth, Factory, Members, PositiveFloat, PositiveInt
+from settings.types import Factory, NonNegativeInt, PositiveFloat, PositiveInt
 
 
 class CriticEnsemble(nn.Module):
@@ -23,8 +23,8 @@ class CriticEnsemble(nn.Module):
         obs_dim: PositiveInt,
         action_dim: PositiveInt,
         hidden_dim: PositiveInt,
-        hidden_depth: Depth,
-        num_critics: Members = 2,
+        hidden_depth: NonNegativeInt,
+        num_critics: PositiveInt = 2,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
         network: Factory | None = None,
@@ -89,7 +89,7 @@ class ValueNetwork(nn.Module):
         self,
         obs_dim: PositiveInt,
         hidden_dim: PositiveInt,
-        hidden_depth: Depth,
+        hidden_depth: NonNegativeInt,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
     ):

@@ -7,12 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agent.schedule import Schedules
-from agent.toolkit.hooks import Scheduled
-from settings.types import PositiveFloat, PositiveInt, Schedule
+from settings.types import PositiveFloat, PositiveInt
 
 
-class HeldNoise(Scheduled):
+class HeldNoise:
     """Holds each environment's standard normal noise for n decisions, n from a truncated zeta distribution.
 
     P(n) is proportional to n^-exponent for n from 1 to max_steps (arXiv 2604.04539). The mean and the standard
@@ -24,28 +22,18 @@ class HeldNoise(Scheduled):
     def __init__(
         self,
         device: torch.device,
-        exponent: PositiveFloat | Schedule = 2.0,
+        exponent: PositiveFloat = 2.0,
         max_steps: PositiveInt = 16,
         through_episodes: bool = False,
     ):
         self._device, self._through_episodes = device, through_episodes
-        self._schedules = Schedules(exponent=exponent)
-        self._lengths = np.arange(1.0, max_steps + 1)
-        self._set_cdf()
+        weights = np.arange(1.0, max_steps + 1) ** -exponent
+        self._cdf = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …, without the last, 1
         # Seeded differently from the policy's generator, so that times and noise come from different random numbers.
         seed = int(np.random.SeedSequence([torch.initial_seed(), 1]).generate_state(1)[0])
         self._generator = torch.Generator().manual_seed(seed)
         self._decisions_left = np.zeros(0, int)  # (num_envs,)
         self._noise = torch.zeros(0, device=device)  # (num_envs, noise_dim)
-
-    def _set_cdf(self) -> None:
-        weights = self._lengths**-self._schedules.exponent
-        self._cdf = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …, without the last, 1
-
-    def set_step(self, step: int) -> None:
-        if self._schedules.changing:
-            self._schedules.set_step(step)
-            self._set_cdf()
 
     def __call__(self, draw: Callable[[int], Tensor], num_envs: int) -> Tensor:
         """Returns this step's noise, (num_envs, noise_dim); redraws all of it if the number of environments changes.
@@ -73,11 +61,9 @@ class HeldNoise(Scheduled):
 
     def state_dict(self) -> dict[str, Any]:
         generator, steps_left = self._generator.get_state(), self._decisions_left.tolist()
-        noise, schedules = self._noise.clone(), self._schedules.state_dict()
-        return {"generator": generator, "steps_left": steps_left, "noise": noise, **schedules}
+        return {"generator": generator, "steps_left": steps_left, "noise": self._noise.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._generator.set_state(state["generator"].cpu())
         self._decisions_left = np.array(state["steps_left"], int)
         self._noise = state["noise"].to(self._device, copy=True)
-        self.set_step(state["step"])

@@ -85,7 +85,7 @@ class OffPolicyAgent(Agent):
         self.phase: tuple[Any, ...] = ()  # the current phase of every layer that has phases
         self.due_now: dict[tuple[int, UpdateAt], bool] = {}  # arguments of `due` -> whether it is due now
         self.num_updates = 0  # not for update_step, whose recording would freeze it
-        self._histograms_due = False
+        self.histograms_due = False
         self._collected: dict[str, Tensor] | None = None  # losses in `steps_together`
         self._actor_average_share = actor_average_share
         self.actor_average: ActorAverage | None = None
@@ -283,8 +283,8 @@ class OffPolicyAgent(Agent):
         self.due_now = {key: self._is_due(*key) for key in self.due_now}
         self.phase = tuple(layer.enter_phase() for layer in self._hooks[Phased])
         # Histograms wait for an update in which every optimizer steps.
-        self._histograms_due |= logger.histograms_due(step)
-        parameters = [p for adam in self.optimizers.values() for p in adam.parameters] if self._histograms_due else []
+        self.histograms_due |= logger.histograms_due(step)
+        parameters = [p for adam in self.optimizers.values() for p in adam.parameters] if self.histograms_due else []
         for parameter in parameters:
             parameter.grad = None
         # The execution samples a batch and computes the update, or replays a recording of it.
@@ -292,9 +292,9 @@ class OffPolicyAgent(Agent):
         if hasattr(replay_buffer, "update_priorities"):  # it draws by priority
             replay_buffer.update_priorities(outputs["index"], outputs["priorities"])
         logger.log_all(metrics, step)
-        if self._histograms_due and all(parameter.grad is not None for parameter in parameters):
+        if self.histograms_due and all(parameter.grad is not None for parameter in parameters):
             log_histograms(outputs, self.optimized, logger, step)
-            self._histograms_due = False
+            self.histograms_due = False
         self.num_updates += 1
 
     @cached_property
@@ -369,7 +369,7 @@ class OffPolicyAgent(Agent):
             **{name: value.state_dict() for name, value in self._stateful().items()},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "num_updates": self.num_updates,
-            "histograms_due": self._histograms_due,
+            "histograms_due": self.histograms_due,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -378,7 +378,7 @@ class OffPolicyAgent(Agent):
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
         self.num_updates = state["num_updates"]
-        self._histograms_due = state["histograms_due"]
+        self.histograms_due = state["histograms_due"]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
         raise TypeError("an agent's networks share memory: build another agent and load this one's state_dict()")

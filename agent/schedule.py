@@ -1,11 +1,10 @@
 """Schedules of values over environment steps: pure functions of the step, so that resuming at a step resumes them."""
 
 import math
-from bisect import bisect
 from typing import TYPE_CHECKING
 
 from agent.toolkit.hooks import Scheduled
-from settings.types import Points, PositiveFloat, PositiveInt, Schedule
+from settings.types import PositiveFloat, PositiveInt, Schedule
 
 
 class Linear:
@@ -34,23 +33,6 @@ class Exponential:
 
     def __call__(self, step: int) -> float:
         return self.final + (self.start - self.final) * math.exp(-step / self.decay)
-
-
-class Piecewise:
-    """Interpolates linearly between (step, value) points, which it sorts; constant before and after them.
-
-    Two points of one step, in their order, make a jump.
-    """
-
-    def __init__(self, points: Points):
-        self.points = sorted(points, key=lambda point: point[0])
-
-    def __call__(self, step: int) -> float:
-        after = bisect(self.points, step, key=lambda point: point[0])
-        if after in (0, len(self.points)):
-            return self.points[max(after - 1, 0)][1]
-        (from_step, from_value), (to_step, to_value) = self.points[after - 1 : after + 1]
-        return from_value + (to_value - from_value) * (step - from_step) / (to_step - from_step)
 
 
 class Schedules(Scheduled):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from agent.api import Batch, LearningRate, Noise, OffPolicyAgent, StepResult, UpdateAt, frozen_view
 from agent.networks.mlp import Init, build_network
-from settings.types import Betas, Depth, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
+from settings.types import Betas, Factory, NonNegativeFloat, NonNegativeInt, PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate
 
 
@@ -40,7 +40,7 @@ class DeterministicActor(nn.Module):
         obs_dim: PositiveInt,
         action_dim: PositiveInt,
         hidden_dim: PositiveInt,
-        hidden_depth: Depth,
+        hidden_depth: NonNegativeInt,
         exploration_std: NonNegativeFloat = 0.1,
         init: Init = "torch",
         network: Factory | None = None,

@@ -20,17 +20,13 @@ class ActionRepeat(gym.Wrapper):
     def __init__(self, env: gym.Env, repeat: int):
         super().__init__(env)
         self.repeat = repeat
-        self._holds_within = False  # whether `info["repeats"]` is another ActionRepeat's; others' mean something else
-        while isinstance(env, gym.Wrapper):
-            self._holds_within |= isinstance(env, ActionRepeat)
-            env = env.env
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         total, steps, before = 0.0, 0, {}
         for index in range(self.repeat):
             obs, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
-            steps += info.get("repeats", 1) if self._holds_within else 1
+            steps += info.get("repeats", 1)
             if index == 0 and STATE in info:
                 before = {STATE: info[STATE]}
             if terminated or truncated:
@@ -67,14 +63,12 @@ class ActionMap:
         if not (self.low < self.high).all():
             raise ValueError(f"its actions, {space}, leave no choice: infinite bounds count as -1 and 1")
         self.space, self.dtype = space, space.dtype
-        symmetric = np.array_equal(self.low, -np.ones(self.low.shape)) and np.array_equal(self.high, -self.low)
-        self._rounds_outside = self.dtype == np.float64 and not symmetric  # one rounding past a bound
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """Maps a policy's action, or actions (N, |A|), to the environment's own."""
         shape = (*action.shape[:-1], *self.low.shape)
         scaled = self.low + (np.asarray(action, np.float64).reshape(shape) + self.shift) * self.half
-        scaled = scaled.clip(self.low, self.high) if self._rounds_outside else scaled
+        scaled = scaled.clip(self.low, self.high)  # it may be one rounding past a bound
         return (np.rint(scaled) if self.dtype.kind in "iu" else scaled).astype(self.dtype)
 
     def scaled(self, own_actions: np.ndarray) -> np.ndarray:

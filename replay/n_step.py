@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from settings.types import RowSteps, UnitInterval
+from settings.types import PositiveInt, UnitInterval
 from utils import to_np
 
 
@@ -24,7 +24,7 @@ class NStep:
         discount: gamma; not used if n = 1.
     """
 
-    def __init__(self, n_step: RowSteps, discount: UnitInterval = 1.0):
+    def __init__(self, n_step: PositiveInt, discount: UnitInterval = 1.0):
         self._n_step = n_step
         self._discount = discount
         self._discounts = np.array([discount**k for k in range(n_step)])  # of rows of k + 1 steps

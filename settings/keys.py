@@ -10,10 +10,11 @@ from typing import Any
 
 # Arguments of an agent that the environment determines.
 FROM_ENVIRONMENT = ("obs_dim", "obs_shape", "vector_dim", "obs_groups", "action_dim", "action_range")
+SEEDS_AND_SHAPES = ("seed", "evaluator.seed", "replay_buffer.seed", *(f"agent.{name}" for name in FROM_ENVIRONMENT))
 # Settings that may differ between repetitions of one experiment: the seed, the machine, what is measured and saved, and
 # the shapes, which come from the task.
 CHANGES_NO_TRAINING_STEP = (
-    *("seed", "evaluator.seed", "replay_buffer.seed", *(f"agent.{name}" for name in FROM_ENVIRONMENT)),
+    *SEEDS_AND_SHAPES,
     *("device", "num_threads", "execution", "replay_storage", "async_envs", "physics"),
     "num_train_steps",
     *("eval_frequency", "eval_in_background", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),

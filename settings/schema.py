@@ -24,7 +24,6 @@ from settings.types import (
     Execution,
     NonNegativeInt,
     PositiveInt,
-    RowSteps,
     Schedule,
     Storage,
     UnitInterval,
@@ -69,7 +68,7 @@ class Settings:
     image_pad: NonNegativeInt
     replay_buffer_capacity: PositiveInt
     sample_with_replacement: bool
-    n_step: RowSteps
+    n_step: PositiveInt
     reward_scale: float | Schedule
     preload: str | list[str] | None
     preload_share: UnitInterval

@@ -3,18 +3,14 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Le, Lt, MinLen
+from annotated_types import Ge, Gt, Le, Lt
 
 PositiveInt = Annotated[int, Gt(0)]
 NonNegativeInt = Annotated[int, Ge(0)]
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
-Depth = Annotated[int, Ge(0), Le(1000)]  # number of hidden layers
-RowSteps = Annotated[int, Gt(0), Le(1000)]  # steps in a row of the replay buffer
-Members = Annotated[int, Gt(0), Le(1000)]  # number of networks in an ensemble
 UnitInterval = Annotated[float, Ge(0), Le(1)]
 Betas = tuple[Annotated[float, Ge(0), Lt(1)], Annotated[float, Ge(0), Lt(1)]]  # Adam's
-Points = Annotated[list[tuple[int, float]], MinLen(1)]  # (step, value)
 
 Bounds = tuple[float, float]  # the lower one first
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`, which the code completes

@@ -6,16 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from settings.keys import FROM_ENVIRONMENT, matches, settings_that_matter
+from settings.keys import SEEDS_AND_SHAPES, matches, settings_that_matter
 from study import statistics
 from study.runs import Run
 from study.statistics import Average
 from utils import dotted
 
-FROM_TASK = (
-    *("seed", "evaluator.seed", "replay_buffer.seed", "env", "logger.*"),
-    *(f"agent.{name}" for name in FROM_ENVIRONMENT),
-)
+FROM_TASK = ("env", "logger.*", *SEEDS_AND_SHAPES)
 MAX_NAMED_KEYS = 3  # in a label
 ABSENT = "absent"
 

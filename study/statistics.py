@@ -14,7 +14,6 @@ import numpy as np
 from scipy.stats import trim_mean
 
 NUM_RESAMPLES = 2000
-CHUNK_STEPS = 64  # resampled at once
 Points = tuple[Sequence[float], Sequence[float]]  # rising steps, values
 
 
@@ -68,13 +67,9 @@ def average(tasks: Sequence[Sequence[Points]], steps: Sequence[float] | None = N
     reached = [np.isfinite(task) for task in scores]
     covered = np.logical_and.reduce([task.any(axis=0) for task in reached])
     result = np.full((3, len(grid)), np.nan)
-    # Steps that the same runs have reached are averaged, and resampled, in one call.
-    patterns, pattern_of = np.unique(np.concatenate(reached)[:, covered], axis=1, return_inverse=True)
-    for index in range(patterns.shape[1]):
-        of_pattern = np.flatnonzero(covered)[pattern_of.reshape(-1) == index]
-        for columns in np.split(of_pattern, range(CHUNK_STEPS, len(of_pattern), CHUNK_STEPS)):
-            present = [task[mask[:, columns[0]]][:, columns] for task, mask in zip(scores, reached, strict=True)]
-            result[:, columns] = _with_interval(present)
+    for column in np.flatnonzero(covered):
+        present = [task[mask[:, column], column] for task, mask in zip(scores, reached, strict=True)]
+        result[:, column] = _with_interval(present)
     count = np.concatenate(reached).sum(axis=0)
     value, low, high = result[:, covered]
     return Average(grid[covered], value, low, high, count[covered], total=sum(map(len, tasks)))
@@ -86,7 +81,7 @@ def _interpolate(curve: Points, grid: np.ndarray) -> np.ndarray:
 
 
 def _with_interval(tasks: list[np.ndarray]) -> np.ndarray:
-    """Returns value, low and high, (3, S), over tasks of shape (runs, S)."""
+    """Returns value, low and high, (3,), over tasks' scores, each (runs,)."""
     statistic: Any = np.mean if len(tasks) == 1 else partial(trim_mean, proportiontocut=0.25)
     value = statistic(np.concatenate(tasks), axis=0)
     if max(map(len, tasks)) == 1:

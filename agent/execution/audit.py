@@ -48,10 +48,15 @@ class Audit:
         eager = [*result, agent.state_dict()]
         if not self.exact:
             return result, _beyond_rounding(dict(leaves(before)), dict(leaves(replayed)), dict(leaves(eager)))
-        for (name, replayed_value), (_, eager_value) in zip(leaves(replayed), leaves(eager), strict=True):
-            if not _equal(replayed_value, eager_value):
-                return result, name.partition(".")[2]
-        return result, ""
+        return result, find_difference(replayed, eager)
+
+
+def find_difference(ours: Any, theirs: Any) -> str:
+    """Returns the name of the first leaf of two lists that is not the same, without its place; "" if all are."""
+    for (name, a), (other, b) in zip(leaves(ours), leaves(theirs), strict=False):
+        if name != other or not _equal(a, b):
+            return name.partition(".")[2]
+    return ""
 
 
 def _equal(a: Any, b: Any) -> bool:

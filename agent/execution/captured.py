@@ -2,10 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from agent.execution import Result
 from agent.execution.audit import Audit, difference_message
@@ -45,18 +44,6 @@ class CudaGraphs:
         return result, graph.replay
 
 
-class _Graph(NamedTuple):
-    run: Callable[[], None]
-    result: Result
-    gradients: list[tuple[torch.nn.Parameter, Tensor]]  # the tensors that replays write gradients to
-
-    def replay(self) -> Result:
-        for parameter, gradient in self.gradients:
-            parameter.grad = gradient
-        self.run()
-        return self.result
-
-
 class Captured:
     """Replays updates from CUDA graphs, one per variant, each captured after a few eager updates of its variant.
 
@@ -69,7 +56,7 @@ class Captured:
         self._backend = graphs
         self._warm_ups: Counter[Any] = Counter()
         self._batch_size = 0
-        self._graphs: dict[Any, _Graph] = {}
+        self._replays: dict[Any, Update] = {}
         self._audit = Audit(exact=False)
         self._enabled = True
 
@@ -79,28 +66,28 @@ class Captured:
         noise = agent.noise
         # Graphs hold the memory of the batch, which a new batch size replaces.
         if agent.batch_size != self._batch_size:
-            self._graphs.clear()
+            self._replays.clear()
             self._warm_ups.clear()
             self._batch_size = agent.batch_size
 
         def update() -> Result:  # the device's part
             return agent.compute_update(replay_buffer.staged(), noise)
 
-        # Warm up, then capture.
+        # Warm up, then capture. Histograms are of gradients, which replays do not show.
         key = replay_buffer, agent.variant
-        if key not in self._graphs:
-            if not self._enabled or self._warm_ups[key] < WARM_UPS:
-                self._warm_ups[key] += 1
-                return self._backend.warm_up(update)
-            self._graphs[key] = self._capture(agent, update, replay_buffer.generators)
+        if not self._enabled or agent.histograms_due or self._warm_ups[key] < WARM_UPS:
+            self._warm_ups[key] += 1
+            return self._backend.warm_up(update)
+        if key not in self._replays:
+            self._replays[key] = self._capture(agent, update, replay_buffer.generators)
 
         # Replay; the audit compares a few replays with Python.
-        graph = self._graphs[key]
+        replay = self._replays[key]
         if not self._audit.due():
-            return graph.replay()
-        return self._compare(agent, graph, update, replay_buffer.generators)
+            return replay()
+        return self._compare(agent, replay, update, replay_buffer.generators)
 
-    def _compare(self, agent: Any, graph: _Graph, update: Update, generators: list[torch.Generator]) -> Result:
+    def _compare(self, agent: Any, replay: Update, update: Update, generators: list[torch.Generator]) -> Result:
         states = [generator.get_state() for generator in generators]
 
         def run_eagerly() -> Result:
@@ -108,22 +95,23 @@ class Captured:
                 generator.set_state(state)
             return self._backend.warm_up(update)
 
-        result, difference = self._audit.compare(agent, graph.replay, run_eagerly)
+        result, difference = self._audit.compare(agent, replay, run_eagerly)
         if difference:
             print(difference_message(difference, "captured"), flush=True)
             self._enabled = False
-            self._graphs.clear()
         return result
 
-    def _capture(self, agent: Any, update: Update, generators: list[torch.Generator]) -> _Graph:
-        parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
-        gradients_before = [parameter.grad for parameter in parameters]
+    def _capture(self, agent: Any, update: Update, generators: list[torch.Generator]) -> Update:
         try:
-            result, replay = self._backend.capture(update, [agent.policy.generator, *generators])
+            result, run = self._backend.capture(update, [agent.policy.generator, *generators])
         except RuntimeError as error:
             reason = str(error).strip().split("\n")[0]
             raise UserError(
                 f"execution=captured: the update could not be captured ({reason}); choose execution=eager"
             ) from error
-        written = [(p, p.grad) for p, before in zip(parameters, gradients_before, strict=True) if p.grad is not before]
-        return _Graph(replay, result, [(p, gradient) for p, gradient in written if gradient is not None])
+
+        def replay() -> Result:
+            run()
+            return result
+
+        return replay

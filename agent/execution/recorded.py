@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from agent.execution import Result
@@ -12,20 +11,15 @@ from agent.execution.tracing import CannotTraceError, trace
 
 
 class _Recording(NamedTuple):
-    """A traced update. Its results are the metrics, the histogram inputs and the gradients, in this order."""
+    """A traced update. Its results are the metrics and the outputs, in this order."""
 
     program: Callable[[list[Tensor]], list[Tensor]]
     metric_keys: list[str]
     output_keys: list[str]
-    parameters: list[torch.nn.Parameter]  # those whose gradients the update writes
 
     def replay(self, inputs: list[Tensor]) -> Result:
         results = iter(self.program(inputs))
-        metrics = {key: next(results) for key in self.metric_keys}
-        outputs = {key: next(results) for key in self.output_keys}
-        for parameter, gradient in zip(self.parameters, results, strict=True):
-            parameter.grad = gradient
-        return metrics, outputs
+        return {key: next(results) for key in self.metric_keys}, {key: next(results) for key in self.output_keys}
 
 
 class Recorded:
@@ -39,7 +33,7 @@ class Recorded:
 
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
         batch = replay_buffer.sample(agent.batch_size)
-        if not self._enabled:
+        if not self._enabled or agent.histograms_due:  # of gradients, which replays do not show
             return agent.compute_update(batch, agent.noise)
 
         # Later updates of a variant are replayed; the audit compares a few of them with Python.
@@ -58,16 +52,12 @@ class Recorded:
             return result
 
         # The first one runs in Python and is recorded.
-        parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
-        gradients_before = [parameter.grad for parameter in parameters]
         results: list[Result] = []
-        written: list[torch.nn.Parameter] = []
 
         def update(inputs: list[Tensor]) -> list[Tensor]:
             metrics, outputs = agent.compute_update(type(batch)(*inputs), agent.noise)
             results.append((metrics, outputs))
-            written.extend(p for p, before in zip(parameters, gradients_before, strict=True) if p.grad is not before)
-            return [*metrics.values(), *outputs.values(), *(parameter.grad for parameter in written)]
+            return [*metrics.values(), *outputs.values()]
 
         try:
             _, program = trace(update, [*batch])
@@ -77,5 +67,5 @@ class Recorded:
         else:
             metrics, outputs = results[0]
             key = type(batch), agent.batch_size, agent.variant  # not before: the update may have asked more of `due`
-            self._recordings[key] = _Recording(program, list(metrics), list(outputs), written)
+            self._recordings[key] = _Recording(program, list(metrics), list(outputs))
         return results[0]

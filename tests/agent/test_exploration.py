@@ -8,7 +8,6 @@ import torch
 from agents import ACTION_DIM, OBS_DIM, SMALL, make_agent
 
 from agent.exploration import HeldNoise
-from agent.schedule import Linear
 
 CPU = torch.device("cpu")
 HELD = "agent/exploration=held"
@@ -61,17 +60,6 @@ def test_each_environment_holds_its_own_and_an_end_lets_go() -> None:
     other, others = HeldNoise(CPU, 0.1, 1000), deepcopy(counter)
     other.load_state_dict(held.state_dict())
     assert all(torch.equal(held(counter, 2), other(others, 2)) for _ in range(2000))
-
-
-def test_its_exponent_may_follow_a_schedule() -> None:
-    held = HeldNoise(CPU, Linear(0.1, 50.0, steps=1000), 1000)
-    assert max(steps_held(held, 5, 2000)) > 100
-    held.set_step(1000)
-    held.release(np.ones(5, bool))
-    assert set(steps_held(held, 5, 2000)) == {1}
-    other = HeldNoise(CPU, Linear(0.1, 50.0, steps=1000), 1000)
-    other.load_state_dict(held.state_dict())
-    assert set(steps_held(other, 5, 200)) == {1}  # as it was, although no update has set its step
 
 
 def test_an_agents_action_is_its_policys_with_the_noise_that_is_held_in_training() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from agent import losses
-from agent.schedule import Cosine, Exponential, Linear, Piecewise
+from agent.schedule import Cosine, Exponential, Linear
 from agent.temperature import ExponentialTemperature, FixedTemperature, LearnedTemperature
 
 
@@ -42,7 +42,3 @@ def test_schedules() -> None:
     cosine = [Cosine(3.0, 1.0, 12)(step) for step in (0, 3, 4, 6, 8, 12, 99)]
     assert cosine == pytest.approx([3.0, 2 + math.sqrt(0.5), 2.5, 2.0, 1.5, 1.0, 1.0])
     assert Exponential(3, 1, 2)(2) == pytest.approx(1 + 2 / math.e)
-    piecewise = Piecewise([(10, 1.0), (20, 3.0), (20, 5.0), (30, 0.0)])
-    assert [piecewise(step) for step in (0, 10, 15, 20, 25, 30, 99)] == [1, 1, 2, 5, 2.5, 0, 0]
-    falling = Piecewise([(20, 5.0), (20, 1.0), (0, 5.0)])  # points of one step keep their order
-    assert [falling(step) for step in (0, 10, 19, 20, 99)] == [5, 5, 5, 1, 1]

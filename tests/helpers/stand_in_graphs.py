@@ -85,7 +85,6 @@ class StandInGraphs:
         states, kept = [generator.get_state() for generator in generators], deepcopy(self.agent.state_dict())
         unregistered, memory = torch.get_rng_state(), self._memory()
         result = update()
-        gradients = self._gradients()
         assert torch.equal(torch.get_rng_state(), unregistered), "drew from a generator that was not registered"
         self.agent.load_state_dict(kept)
         for generator, state in zip(generators, states, strict=True):
@@ -96,25 +95,16 @@ class StandInGraphs:
         def replay() -> None:
             self.replays += 1
             assert self._memory() == memory, "the graph would work on what was there before"
-            now, gradients_now = {name: getattr(self.agent, name) for name in constants}, self._gradients()
-            modes_now = self._modes()
+            now, modes_now = {name: getattr(self.agent, name) for name in constants}, self._modes()
             vars(self.agent).update(constants)
             _set_modes(modes)
             new = update()
             _set_modes(modes_now)
             for tensor, value in zip(_tensors(result), _tensors(new), strict=True):
                 tensor.copy_(value)
-            for parameter, gradient in gradients.items():
-                if parameter.grad is not gradients_now[parameter]:
-                    gradient.copy_(parameter.grad)
-                parameter.grad = gradients_now[parameter]
             vars(self.agent).update(now)
 
         return result, replay
-
-    def _gradients(self) -> dict[Any, torch.Tensor]:
-        modules = self.agent.modules.values()
-        return {p: p.grad for module in modules for p in module.parameters() if p.grad is not None}
 
     def _modes(self) -> dict[Any, bool]:
         parts = [part for part in vars(self.agent).values() if isinstance(part, torch.nn.Module)]
@@ -147,19 +137,6 @@ def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:
         buffer.add(obs, action.astype(np.float32), random.uniform(), next_obs, False, bool(random.integers(2)))
 
 
-class Histograms(Silent):
-    """Also keeps the last histogram of each key, and asks for histograms at every update."""
-
-    def log_histogram(self, key: str, values: Any, step: int, log_frequency: int | None = None) -> None:
-        self.values[key] = values.detach().clone()
-
-    def log_param(self, key: str, module: Any, step: int, log_frequency: int | None, member: int | None = None) -> None:
-        self.values[key] = module.weight.grad.detach().clone()
-
-    def histograms_due(self, step: int) -> bool:
-        return True
-
-
 def make_buffer(storage: str, device: torch.device = CPU, images: bool = False, discrete: bool = False) -> ReplayBuffer:
     """Makes a buffer for 60 rows and adds 40; of images, the newest 31 still have all their frames."""
     kinds, shape, options = (frames.STORAGES, IMAGE, {"frame_stack": STACK}) if images else (STORAGES, (OBS_DIM,), {})
@@ -181,7 +158,7 @@ def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str
     buffer = buffer_for(agent, buffer) if isinstance(buffer, str) else buffer
     logged = []
     for step in range(updates):
-        log = Histograms()
+        log = Silent()
         agent.update(buffer, log, step)
         logged.append(log.values)
         fill(buffer, 3, seed=step + 1)

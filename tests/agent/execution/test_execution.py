@@ -48,7 +48,7 @@ def test_captured_updates_are_the_eager_ones_to_the_last_bit(
     graphs = StandInGraphs(captured)
     captured.execution = Captured(graphs)
     expected, found = train(eager, storage, 20), train(captured, storage, 20)
-    assert_same(found, expected)  # metrics, histograms and gradients, of every update
+    assert_same(found, expected)
     assert_same(learned(captured), learned(eager))
     # The first update, before which no pattern is known, is no warm-up; then each pattern is captured once.
     assert graphs.captures == 2
@@ -101,7 +101,7 @@ def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, override
     buffers = [buffer_for(recorded, "host") for _ in range(2)]
     saved = deepcopy([recorded.state_dict(), buffers[1].state_dict()])
     expected, found = (train(*pair, 16) for pair in zip((eager, recorded), buffers, strict=True))
-    assert_same(found, expected)  # metrics, histograms and gradients, of every update
+    assert_same(found, expected)
     assert [list(logged) for logged in found] == [list(logged) for logged in expected]  # in the same order too
     assert_same(learned(recorded), learned(eager))
     assert counted.call_count < 8  # once per pattern, and in the audit
@@ -124,6 +124,15 @@ def test_an_agent_that_is_changed_updates_as_the_eager_one(name: str, execution:
             vars(agent).update(change)
         assert_same(*(train(agent, buffer, 8) for agent, buffer in zip((changed, eager), buffers, strict=True)))
     assert changed.execution._enabled
+
+
+@pytest.mark.parametrize("execution", ["recorded", "captured"])
+def test_histograms_show_the_gradients_of_their_update(execution: str) -> None:
+    agent, buffer = make_agent(*SMALL), make_buffer("host")
+    agent.execution = Recorded() if execution == "recorded" else Captured(StandInGraphs(agent))
+    train(agent, buffer, 6)
+    agent.update(buffer, logger := Mock(histograms_due=lambda step: True), 6)
+    assert logger.log_param.called and not agent.histograms_due
 
 
 def test_what_cannot_be_recorded_runs_eagerly_and_is_named(capsys: pytest.CaptureFixture[str]) -> None:
