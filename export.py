@@ -136,9 +136,6 @@ def worst_difference(act: Callable[[Any], Any], policy: Policy, obs: np.ndarray,
     """Returns the largest difference between actions of a file and of the policy, in [-1, 1], alone and in a batch.
 
     For discrete actions it is in log-probability, as rounding may decide between equally probable actions.
-
-    Args:
-        act: observations -> actions in the environment's own bounds.
     """
     actions = own_actions.scaled(np.concatenate([act(obs[:1]), act(obs[1:])]))
     if own_actions.is_discrete:

@@ -14,13 +14,7 @@ Sums = dict[tuple[str, ...], tuple[Any, int]]  # keys that are logged together -
 
 
 class Logger:
-    """Averages what is logged between dumps and passes it to the sinks.
-
-    Args:
-        log_dir: the run's folder, which is created if it does not exist.
-        sinks: factories by name, each called with `log_dir`; null disables a sink.
-        log_frequency: steps between histograms; 0 is never.
-    """
+    """Averages what is logged between dumps and passes it to the sinks."""
 
     def __init__(
         self,

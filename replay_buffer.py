@@ -94,16 +94,8 @@ class Ring:
 class ReplayBuffer(Ring):
     """A replay buffer of the newest `capacity` transitions.
 
-    A row is `obs | action | reward | discount | next_obs` in float32; observations of uint8 are stored as bytes.
-
-    Args:
-        obs_shape: shape of one observation: vectors are float32, images uint8.
-        action_shape: (|A|,).
-        capacity: maximum number of transitions.
-        device: the device of the batches.
-        seed: seed of the random generator that draws the batches.
-        with_replacement: whether a transition may occur twice in a batch.
-        sampling: factory of a non-uniform sampling method (replay/sampling.py); None draws rows uniformly.
+    A row is `obs | action | reward | discount | next_obs` in float32; images, uint8, are stored as bytes. Batches go to
+    `device`. The factory `sampling` draws rows otherwise than uniformly (replay/sampling.py).
     """
 
     update_priorities: Callable[[torch.Tensor, torch.Tensor], None]  # set only if `sampling` has it

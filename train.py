@@ -32,6 +32,7 @@ EXIT_MISTAKE, EXIT_FAULT = 2, 3
 @hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="train")
 def run_job(config: DictConfig) -> float:
     """Trains one run in the folder that Hydra made; returns the mean return of its last evaluation."""
+    # The callback launch.checks.CheckFirst (config/train.yaml) has refused wrong settings before this.
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
     if hydra_config.mode is RunMode.MULTIRUN:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from agent.networks.distributions import Categorical, SquashedMixture, SquashedNormal
-from agent.networks.mlp import Init, build_network
+from agent.networks.mlp import Init, Shape, build_network
 from settings.types import Bounds, Factory, NonNegativeInt, PositiveFloat, PositiveInt
 
 LogStdLimit = Literal["tanh", "clamp"]
@@ -42,8 +42,8 @@ class DiagGaussianActor(nn.Module):
         self.acts_alone = True  # the greedy action needs no critic, and samples carry a gradient
         self.noise_dim, self.tanh_mu = action_dim, tanh_mu
         self.log_std_bounds, self.log_std_limit = log_std_bounds, log_std_limit
-        shape = obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build_network(network, *shape)
+        shape = Shape(obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound)
+        self.trunk = build_network(network, shape)
 
     def forward(self, obs: Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)
@@ -73,7 +73,8 @@ class GaussianMixtureActor(nn.Module):
         self.shape = (num_components, 2 * action_dim + 1)
         self.log_std_bounds, self.log_std_limit = log_std_bounds, log_std_limit
         out_dim = num_components * (2 * action_dim + 1)
-        self.trunk = build_network(network, obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
+        shape = Shape(obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
+        self.trunk = build_network(network, shape)
 
     def forward(self, obs: Tensor) -> SquashedMixture | SquashedNormal:
         head = self.trunk(obs).unflatten(-1, self.shape)  # (B, K, 2|A| + 1)
@@ -99,7 +100,8 @@ class CategoricalActor(nn.Module):
     ):
         super().__init__()
         self.acts_alone, self.noise_dim = True, 1
-        self.trunk = build_network(network, obs_dim, hidden_dim, action_dim, hidden_depth, None, init, last_init_bound)
+        shape = Shape(obs_dim, hidden_dim, action_dim, hidden_depth, None, init, last_init_bound)
+        self.trunk = build_network(network, shape)
 
     def forward(self, obs: Tensor) -> Categorical:
         return Categorical(self.trunk(obs))

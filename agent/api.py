@@ -5,7 +5,7 @@
 # mypy: implicit-reexport
 
 from agent import Agent, losses  # the interface alone; the equations
-from agent.networks.mlp import Init, build_network  # how weights start; an actor's or a critic's network
+from agent.networks.mlp import Init, Shape, build_network  # how weights start; an actor's or a critic's network
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, UpdateAt  # the base class, its types
 from agent.schedule import Schedules  # numbers on a schedule (`self.schedules`)
 from agent.soft_actor import SoftActor  # with critics, slow targets, a soft actor and a temperature

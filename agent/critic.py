@@ -7,7 +7,7 @@ from torch.func import functional_call
 
 from agent.networks.encoder import FromNumbers
 from agent.networks.heads import ScalarHead
-from agent.networks.mlp import Init, build_network
+from agent.networks.mlp import Init, Shape, build_network
 from agent.toolkit.hooks import Draws
 from settings.types import Factory, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -33,8 +33,8 @@ class CriticEnsemble(nn.Module):
         super().__init__()
         self.head = ScalarHead() if head is None else head()
         in_dim, out_dim = self._widths(obs_dim, action_dim)
-        shape = in_dim, hidden_dim, out_dim, hidden_depth, num_critics, init, last_init_bound
-        self.trunk = build_network(network, *shape)
+        shape = Shape(in_dim, hidden_dim, out_dim, hidden_depth, num_critics, init, last_init_bound)
+        self.trunk = build_network(network, shape)
 
     def _widths(self, obs_dim: int, action_dim: int) -> tuple[int, int]:
         return obs_dim + action_dim, self.head.out_dim
@@ -94,7 +94,7 @@ class ValueNetwork(nn.Module):
         last_init_bound: PositiveFloat | None = None,
     ):
         super().__init__()
-        self.trunk = build_network(None, obs_dim, hidden_dim, 1, hidden_depth, None, init, last_init_bound)
+        self.trunk = build_network(None, Shape(obs_dim, hidden_dim, 1, hidden_depth, None, init, last_init_bound))
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.trunk(obs)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from agent.api import Batch, LearningRate, Noise, OffPolicyAgent, StepResult, UpdateAt, frozen_view
-from agent.networks.mlp import Init, build_network
+from agent.networks.mlp import Init, Shape, build_network
 from settings.types import Betas, Factory, NonNegativeFloat, NonNegativeInt, PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate
 
@@ -26,12 +26,7 @@ class NoisyAction(NamedTuple):
 
 
 class DeterministicActor(nn.Module):
-    """Maps an observation to an action, squashed by tanh.
-
-    Args:
-        exploration_std: standard deviation of the noise on training actions.
-        For the others, see agent.actor.DiagGaussianActor.
-    """
+    """Maps an observation to an action, squashed by tanh."""
 
     acts_alone = True  # the greedy action needs no critic
 
@@ -47,8 +42,7 @@ class DeterministicActor(nn.Module):
     ):
         super().__init__()
         self.noise_dim, self.exploration_std = action_dim, exploration_std
-        shape = obs_dim, hidden_dim, action_dim, hidden_depth, None, init, None
-        self.trunk = build_network(network, *shape)
+        self.trunk = build_network(network, Shape(obs_dim, hidden_dim, action_dim, hidden_depth, None, init))
 
     def forward(self, obs: Tensor) -> NoisyAction:
         return NoisyAction(torch.tanh(self.trunk(obs)), self.exploration_std)

@@ -76,11 +76,8 @@ class SeededEpisodes(gym.Wrapper):
     """Makes every training episode a function of (run seed, index, episode number) and its actions.
 
     The state of the environment is therefore the episode number and the actions since its start. `load_state_dict`
-    resets with that episode's seed and repeats the actions, which is exact for any deterministic environment.
-
-    Args:
-        index: this environment's index in the run.
-        first_steps: largest random number of steps at which the first episode is cut; 0 does not cut it.
+    resets with that episode's seed and repeats the actions, which is exact for any deterministic environment. The first
+    episode is cut at a random number of steps up to `first_steps`; 0 does not cut it.
     """
 
     def __init__(self, env: gym.Env, run_seed: int, index: int = 0, first_steps: int = 0):

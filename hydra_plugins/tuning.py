@@ -9,11 +9,7 @@ from omegaconf import DictConfig
 
 
 class TuningSweeper(Sweeper):
-    """Runs an Optuna study as a sweep.
-
-    Args:
-        keys: those of `hydra.sweeper`, which are also in the configuration.
-    """
+    """Runs an Optuna study as a sweep."""
 
     def __init__(self, **keys: Any): ...
 

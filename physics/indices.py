@@ -10,9 +10,6 @@ class Indices(TorchFunctionMode):
     """A context in which tensors are indexed by lists and tuples that were sent to the device once.
 
     Torch would otherwise send each list again in every step, and wait for the copy.
-
-    Args:
-        device: the device of the tensors.
     """
 
     def __init__(self, device: torch.device):

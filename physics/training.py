@@ -11,13 +11,7 @@ from physics.worlds import Worlds
 
 
 class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """A run's vector environment, whose episodes and states equal those of as many SeededEpisodes.
-
-    Args:
-        worlds: the worlds; `close` closes them, too.
-        run_seed: the run's seed.
-        first_steps: as for SeededEpisodes.
-    """
+    """A run's vector environment, whose episodes and states equal those of as many SeededEpisodes."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012  # as Gymnasium has it
 

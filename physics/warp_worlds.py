@@ -25,11 +25,7 @@ warp.config.log_level = warp.LOG_WARNING  # otherwise it prints a line for each 
 
 
 class Views:
-    """Returns MjData's arrays, by MuJoCo's names, as tensors (N, *shape) that share mujoco-warp's memory.
-
-    Args:
-        data: mujoco-warp's data of all worlds.
-    """
+    """Returns MjData's arrays, by MuJoCo's names, as tensors (N, *shape) that share mujoco-warp's memory."""
 
     def __init__(self, data: mujoco_warp.Data):
         self._data = data
@@ -48,12 +44,6 @@ class WarpWorlds(SuiteSimulation, VectorEnv[torch.Tensor, torch.Tensor, torch.Te
     dm_control starts every episode on the host, and only the initial state is sent to the device: seeds, initial states
     and first observations are those of physics.training.TrainingWorlds. A thread prepares each world's next start while
     the worlds step, as one can take milliseconds. On a GPU a step is one CUDA graph.
-
-    Args:
-        env, make_task: as for SuiteSimulation; an action is held for one step.
-        count: N, 1 or more.
-        run_seed: the run's seed.
-        device: the device of the tensors.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012  # as Gymnasium has it

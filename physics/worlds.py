@@ -62,9 +62,6 @@ class State:
     """Gathers MjData's arrays, by MuJoCo's names, with one row per chosen world: `state.qpos` is (N, nq).
 
     An array is gathered at its first access after a step; the array of a single world is a view.
-
-    Args:
-        data: every world's `mujoco.MjData`.
     """
 
     def __init__(self, data: Sequence[Any]):
@@ -92,11 +89,7 @@ class State:
 class Worlds(SuiteSimulation):
     """Steps N worlds of one suite task. Each world equals a separate environment, bit for bit.
 
-    Args:
-        env, make_task: as for SuiteSimulation; the environment starts the episodes of all worlds and renders frames.
-        name: the task's name, for messages.
-        count: N, 1 or more.
-        threads: the maximum number of threads that step them.
+    The environment that was given starts the episodes of all worlds and renders frames.
     """
 
     def __init__(self, env: gym.Env, make_task: type[Task], name: str, count: int, threads: int = 1):

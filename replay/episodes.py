@@ -29,13 +29,7 @@ class Episode(NamedTuple):
 def feed(
     episodes: Iterable[Episode], n_step: NStep, observe: Callable[..., None] | None, add: Callable[..., None]
 ) -> None:
-    """Passes every transition to an agent and adds the rows to a replay buffer.
-
-    Args:
-        n_step: builds the rows, for one environment.
-        observe: an agent's `observe`, or None.
-        add: a replay buffer's `add_batch` (see replay.n_step.batch_adder).
-    """
+    """Passes every transition to an agent and adds the rows to a replay buffer."""
     for episode in episodes:
         last = len(episode.rewards) - 1
         for t in range(last + 1):

@@ -12,10 +12,6 @@ class MixedBatches:
 
     Its methods are a ReplayBuffer's. Updates draw from it if `preload_share` is set; a share of 0.5 is RLPD's symmetric
     sampling (arXiv 2302.02948).
-
-    Args:
-        collected, preloaded: replay buffers.
-        share: fraction of preloaded transitions, in (0, 1].
     """
 
     def __init__(self, collected: Any, preloaded: Any, share: float):

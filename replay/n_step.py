@@ -18,10 +18,6 @@ class NStep:
     after them, and the discount gamma^(k-1); k is n, or fewer if the episode ends sooner. Each transition begins a row,
     and no row crosses the end of an episode. With n above 1, the rows of each environment's newest transitions, n - 1
     at most, are not complete yet: these transitions are pending.
-
-    Args:
-        n_step: n.
-        discount: gamma; not used if n = 1.
     """
 
     def __init__(self, n_step: PositiveInt, discount: UnitInterval = 1.0):

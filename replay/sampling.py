@@ -20,9 +20,6 @@ class SumTree:
     """Stores values, the sums of FAN_OUT neighbours, the sums of FAN_OUT such sums, and so on; at most FAN_OUT on top.
 
     A sum is always computed from its whole group, so it depends only on the current values, not on past updates.
-
-    Args:
-        size: number of values; all are 0 initially.
     """
 
     def __init__(self, size: int):
@@ -62,14 +59,8 @@ class Prioritised:
 
     With floor=0: P(i) is proportional to (|TD error| + 1e-6)^alpha, and losses are weighted by (N P(i))^-beta, divided
     by the largest weight in the batch (arXiv 1511.05952). With a floor above 0: P(i) is proportional to max(|TD error|,
-    floor)^alpha and all weights are 1; a Huber loss of that width compensates for it (LAP, arXiv 2007.06049).
-
-    Args:
-        capacity: the buffer's capacity.
-        alpha: exponent of the priorities; 0 draws uniformly.
-        beta: initial exponent of the importance weights; 1 corrects the whole bias.
-        beta_rows: number of added rows over which beta rises linearly to 1.
-        floor: lower bound of |TD error|.
+    floor)^alpha and all weights are 1; a Huber loss of that width compensates for it (LAP, arXiv 2007.06049). While
+    `beta_rows` rows are added, beta rises linearly to 1.
     """
 
     def __init__(
@@ -87,13 +78,10 @@ class Prioritised:
         self._oldest = self._newest = 0  # rows [oldest, newest) have their priorities in the tree
 
     def choose(self, rng: np.random.Generator, num_added: int, length: int, batch_size: int) -> Any:
-        """Returns the drawn rows' places (B,) in the ring, and their weights (B,).
+        """Draws from the newest `length` rows, one from each of B equal parts of the sum of all priorities.
 
-        Args:
-            rng: draws the rows, one from each of B equal parts of the sum of all priorities.
-            num_added: number of rows added so far.
-            length: how many of the newest rows can be drawn.
-            batch_size: B.
+        Returns:
+            Their places (B,) in the ring, and their weights (B,).
         """
         self._follow(num_added, length)
         places = self._tree.find((np.arange(batch_size) + rng.random(batch_size)) * (self._tree.total / batch_size))

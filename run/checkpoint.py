@@ -92,13 +92,7 @@ def read_newest(run_folder: Path, *names: str, identity: dict[str, Any], with_ro
 
 
 class Checkpoints:
-    """Writes and reads the checkpoints of one run, and keeps the newest ones.
-
-    Args:
-        folder: the run's folder.
-        keep: how many checkpoints stay.
-        identity: agent, task and shapes, which a loaded checkpoint has to share.
-    """
+    """Writes and reads the checkpoints of one run, and keeps the newest; one that is loaded has to share `identity`."""
 
     def __init__(self, folder: Path, keep: int, identity: dict[str, Any]):
         self._run_folder, self._folder = folder, folder / FOLDER

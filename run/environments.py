@@ -68,6 +68,7 @@ def make_train_envs(cfg: Settings) -> Any:
         device = resolve_device(cfg.device)
         worlds = WarpWorlds(make(False), tasks.find(cfg.env), cfg.num_envs, cfg.seed, device)
         return Simulator(worlds, cfg.env, cfg.seed, first_steps=cfg.stagger_steps)
+    # The default for tasks of the suite: C steps them, and dm_control only begins their episodes.
     return TrainingWorlds(make.make_batch(cfg.num_envs, False), cfg.seed, cfg.stagger_steps)
 
 

@@ -70,6 +70,7 @@ class Loop:
                 step_result = self.stepping.prepare(actions)
                 if (cfg.updates_while_seeding or not seeding) and replay_buffer.num_added >= progress.updates_from:
                     for _ in range(progress.take_updates(replay_buffer.num_added + n_step.num_pending)):
+                        # `batches` is the replay buffer, or its mix with preloaded rows.
                         agent.update(workspace.data.batches, self.logger, progress.step)
                 next_obs, rewards, terminated, truncated, info = step_result()
                 require_finite("observation", next_obs)

@@ -8,6 +8,7 @@ old head's keys; and it would ask for a plus, `+env_kwargs.friction=0.5`, for ke
 from argparse import ArgumentParser
 from collections.abc import Iterable
 from contextlib import suppress
+from operator import mul, truediv
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,6 @@ ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_apply_overrides)  # 
 ArgumentParser._check_help = lambda *_: None  # type: ignore[attr-defined]
 
 
-def product(a: Any, b: Any) -> Any:
-    """Returns a * b for positive numbers; 1 for other values, which are refused where their own keys are checked."""
-    return a * b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
-
-
-def quotient(a: Any, b: Any) -> Any:
-    """Returns a / b for positive numbers; 1 for other values, as `product`."""
-    return a / b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
-
-
 def discount_of_length(env: Any, env_kwargs: Any, action_repeat: Any) -> float:
     """Returns clip(1 - 5 / T, 0.95, 0.995) for episodes of T decisions, as in TD-MPC2 (arXiv 2310.16828), SimBa, XQC.
 
@@ -104,5 +95,7 @@ def runs_at_once(device: str) -> int:
     return gpus or usable_cpus()
 
 
-for resolver in (product, quotient, min, discount_of_length, slug, label, runs_at_once):
+OmegaConf.register_new_resolver("product", mul, replace=True)
+OmegaConf.register_new_resolver("quotient", truediv, replace=True)
+for resolver in (min, discount_of_length, slug, label, runs_at_once):
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

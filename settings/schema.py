@@ -112,9 +112,6 @@ def get_values(config: DictConfig) -> dict[str, Any]:
 def check(values: dict[str, Any]) -> Settings:
     """Checks every value of a configuration against the parameter that it becomes.
 
-    Args:
-        values: plain values, with interpolations resolved.
-
     Returns:
         The settings, with values converted: 1e6 to an int, a list to a tuple.
 

@@ -23,11 +23,6 @@ HYDRA_KEYS = ("_target_", "_partial_")  # those that this project's configuratio
 def require_trusted(config: dict[str, Any], trusted: Sequence[str], where: str) -> None:
     """Checks every name in a configuration that would be imported; imports nothing but this project's modules.
 
-    Args:
-        config: plain values, with PLACES' keys at the top.
-        trusted: packages or modules of the user, whose classes and functions may be called.
-        where: the file, for the message.
-
     Raises:
         UserError: for any other name, and for Hydra's keys that change what is called.
     """

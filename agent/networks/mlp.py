@@ -294,11 +294,10 @@ class Shape(NamedTuple):
         return Linear(fan_in, self.out_dim, self.num_members, last_init)
 
 
-def build_network(network: Factory | None, *shape: Any) -> Any:
-    """Builds a network of the Shape `shape`; without a factory, the plain MLP."""
-    full = Shape(*shape)
+def build_network(network: Factory | None, shape: Shape) -> Any:
+    """Builds a network of this shape; without a factory, the plain MLP."""
     if network is not None:
-        return network(shape=full)
-    widths = [full.in_dim] + [full.hidden_dim] * full.hidden_depth
-    hidden = [Linear(fan_in, fan_out, full.num_members, full.init) for fan_in, fan_out in pairwise(widths)]
-    return MLP(*hidden, full.make_last_linear(widths[-1]))
+        return network(shape=shape)
+    widths = [shape.in_dim] + [shape.hidden_dim] * shape.hidden_depth
+    hidden = [Linear(fan_in, fan_out, shape.num_members, shape.init) for fan_in, fan_out in pairwise(widths)]
+    return MLP(*hidden, shape.make_last_linear(widths[-1]))

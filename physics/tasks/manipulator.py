@@ -12,10 +12,6 @@ class Arm(Task):
     """Observes the arm and, if dm_control's task is fully observable, props and a target.
 
     Every episode places the target anew.
-
-    Args:
-        props: names of bodies that the arm may move, in a plane.
-        target: the name of a body.
     """
 
     model_fields = ("body_pos", "body_quat")

@@ -9,12 +9,6 @@ from settings import compose as resolvers
 OWN = "import gymnasium\n\ngymnasium.register('OfThatLength-v0', lambda: None, max_episode_steps=150)\n"
 
 
-def test_a_product_of_a_wrong_value_is_a_number_so_that_the_values_own_key_is_refused() -> None:
-    assert resolvers.product(5000, 2) == 10_000 and resolvers.product(1e6, 3) == 3e6
-    assert [resolvers.product(a, 2) for a in ("often", None, 0, -3)] == [1] * 4
-    assert resolvers.quotient(2, 1024) == 1 / 512 and [resolvers.quotient(2, b) for b in ("many", None, 0)] == [1] * 3
-
-
 def test_the_discount_knows_the_length_of_an_id_in_a_package_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 
-from agent.networks.mlp import MLP, build_network
+from agent.networks.mlp import MLP, Shape, build_network
 from agent.toolkit.copies import frozen_view
 
 
@@ -21,7 +21,7 @@ def textbook(network: MLP, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("members", "depth", "out"), list(product([None, 1, 3], [0, 1, 3], [1, 4])))
 def test_values_and_gradients_are_autograds(members: int | None, depth: int, out: int) -> None:
     torch.manual_seed(0)
-    network = build_network(None, 5, 7, out, depth, members, "torch").double()
+    network = build_network(None, Shape(5, 7, out, depth, members, "torch")).double()
     obs, action = torch.randn(9, 3).double().requires_grad_(), torch.randn(9, 2).double().requires_grad_()
     wanted = [obs, action, *network.parameters()]
     ours, theirs = network(obs, action), textbook(network, torch.cat([obs, action], 1))
@@ -34,19 +34,19 @@ def test_values_and_gradients_are_autograds(members: int | None, depth: int, out
 
 
 def test_a_frozen_view_gives_gradients_to_inputs_alone_and_follows_changes_in_place() -> None:
-    network = build_network(None, 5, 7, 1, 2, 2)
+    network = build_network(None, Shape(5, 7, 1, 2, 2))
     view = frozen_view(network)
     obs, action = torch.randn(9, 3), torch.randn(9, 2, requires_grad=True)
     view(obs, action).sum().backward()
     assert action.grad is not None and action.grad.abs().sum() > 0 and obs.grad is None
     assert all(parameter.grad is None for parameter in network.parameters())
-    network.load_state_dict(build_network(None, 5, 7, 1, 2, 2).state_dict())
+    network.load_state_dict(build_network(None, Shape(5, 7, 1, 2, 2)).state_dict())
     assert torch.equal(view(obs, action), network(obs, action))
 
 
 @pytest.mark.parametrize("num_members", [None, 3])
 def test_names_and_initial_weights(num_members: int | None) -> None:
-    network = build_network(None, 50, 64, 4, 1, num_members, "torch", 3e-3)
+    network = build_network(None, Shape(50, 64, 4, 1, num_members, "torch", 3e-3))
     assert list(network.state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]  # as if ReLUs counted
     for layer, bound in zip(network.layers, (1 / math.sqrt(50), 3e-3), strict=True):
         for parameter in (layer.weight, layer.bias):
@@ -64,7 +64,7 @@ def test_gradients_in_the_inputs_of_a_constant_ensemble(
     judged = {"min": lambda q: q.min(0).values, "mean": lambda q: q.mean(0)}[judge]
     obs, action = torch.randn(20, 3), torch.randn(20, 2, requires_grad=True)
     for out_dim in (1, 3):
-        network = build_network(None, 5, 16, out_dim, 2, 3).requires_grad_(False)
+        network = build_network(None, Shape(5, 16, out_dim, 2, 3)).requires_grad_(False)
         (found,) = torch.autograd.grad(judged(network(obs, action)).square().sum(), [action])
         values = textbook(network, torch.cat([obs, action], 1))
         torch.testing.assert_close(found, torch.autograd.grad(judged(values).square().sum(), [action])[0])

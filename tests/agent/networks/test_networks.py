@@ -14,7 +14,7 @@ from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBl
 from agent.toolkit.hooks import Noise
 
 NETWORKS: dict[str, Any] = {
-    "mlp": lambda shape: build_network(None, *shape),
+    "mlp": partial(build_network, None),
     "crossq": partial(NormedMLP, norm=partial(BatchNorm, renorm_after=0), norm_input=True),
     "droq": partial(NormedMLP, norm=LayerNorm, norm_position="before"),
     "rms": partial(NormedMLP, norm=RMSNorm),
