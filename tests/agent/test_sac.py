@@ -5,28 +5,18 @@ import inspect
 from typing import Any
 
 import composed
-import numpy as np
 import pytest
 import torch
-from agents import (
-    ACTION_DIM,
-    SMALL,
-    Always,
-    Given,
-    Silent,
-    double,
-    make_agent,
-    make_batch,
-    mlp64,
-    q64,
-    relative,
-)
+from agents import ACTION_DIM, SMALL, Always, Given, Silent, make_agent, make_batch
+from formulas import Network, SoftActorCritic, batches, mlp, policy
 
 from agent.crossq import CrossQAgent
 from agent.sac import SACAgent
 from agent.sac_discrete import SACDiscreteAgent
 from agent.soft_actor import SoftActor
 from replay_buffer import Batch
+
+GAMMA, TAU, LR = 0.99, 0.005, 1e-4
 
 
 def small_agent(*overrides: str) -> Any:
@@ -37,73 +27,50 @@ def noise(size: int) -> torch.Tensor:
     return torch.randn(size, ACTION_DIM)
 
 
-def policy64(weights: list[torch.Tensor], obs: torch.Tensor, eps: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """tanh(u), log pi and the margin in float64, with the change of variables as textbooks write it."""
-    x, margin = mlp64(weights, obs)
-    mu, s = x[:, :ACTION_DIM], x[:, ACTION_DIM:]
-    log_std = -5 + 3.5 * (torch.tanh(s) + 1)
-    u = mu + torch.exp(log_std) * eps
-    normal = torch.distributions.Normal(mu, torch.exp(log_std)).log_prob(u)
-    return torch.tanh(u), (normal - torch.log(1 - torch.tanh(u) ** 2)).sum(1), margin
+def soft_limited(log_std: torch.Tensor) -> torch.Tensor:
+    return -5 + 3.5 * (torch.tanh(log_std) + 1)  # to [-5, 2]
 
 
-def clear(margin: torch.Tensor, count: int) -> torch.Tensor:
-    """The indices of the first `count` rows where no ReLU's input is closer to 0 than any processor's float32 rounding.
+class Sac(SoftActorCritic):
+    """The critics step first; then actor and temperature in every third update, and the targets in every second."""
 
-    Closer to 0, rounding decides the ReLU's derivative. Of two million inputs a few are that close, and as the mean
-    gradient is small, each shows in its fourth digit.
-    """
-    rows = (margin > 2e-6).nonzero()[:count, 0]
-    assert len(rows) == count
-    return rows
+    def q(self, critics: Network, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        return torch.stack([critic(torch.cat([obs, action], 1))[:, 0] for critic in critics.members()])  # (N, B)
 
-
-def test_full_size_critic_update_equals_the_formulas_in_float64() -> None:
-    agent, batch, eps = make_agent(), make_batch(1200), noise(1000)
-    with torch.no_grad():  # fresh targets equal the critics; make them differ
-        for parameter in agent.critic_target.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
-    actor, critic, target = double(agent.actor), double(agent.critic), double(agent.critic_target)
-    rows = clear(q64(critic, batch.obs.double(), batch.action.double())[1], 1000)
-    batch = Batch(*(tensor[rows] for tensor in batch))
-    obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
-
-    metrics, _ = agent.update_critic(batch, eps, agent.alpha)
-
-    with torch.no_grad():
-        next_action, next_log_prob, _ = policy64(actor, next_obs, eps.double())
-        next_q = q64(target, next_obs, next_action)[0].min(0).values
-        y = reward[:, 0] + 0.99 * discount[:, 0] * (next_q - 0.1 * next_log_prob)
-    loss = ((q64(critic, obs, action)[0] - y) ** 2).mean(1).sum()
-    grads = torch.autograd.grad(loss, critic)
-    assert relative([metrics["train_critic/loss"]], [loss.detach()]) < 1e-5
-    assert relative([p.grad for p in agent.critic.parameters()], list(grads)) < 1e-5
-    # Adam's first step: the bias-corrected moments are g and g^2
-    stepped = [w.detach() - 1e-4 * g / (g.abs() + 1e-8) for w, g in zip(critic, grads, strict=True)]
-    assert relative([p.detach() for p in agent.critic.parameters()], stepped) < 1e-5
+    def update(self, batch: Batch, eps: torch.Tensor, more: torch.Tensor, count: int) -> dict[str, torch.Tensor]:
+        alpha, found = self.alpha(), {}
+        with torch.no_grad():
+            next_action, next_log_prob = policy(self.actor, batch.next_obs, eps, soft_limited)
+            next_q = self.q(self.slow, batch.next_obs, next_action).min(0).values
+            y = 3 * batch.reward[:, 0] + GAMMA * batch.discount[:, 0] * (next_q - alpha * next_log_prob)
+        found["train_critic/loss"] = ((self.q(self.critic, batch.obs, batch.action) - y) ** 2).mean(1).sum()
+        self.adams["critic"].step(found["train_critic/loss"], LR)
+        if count % 3 == 0:
+            action, log_prob = policy(self.actor, batch.obs, more, soft_limited)
+            found["train_actor/loss"] = (alpha * log_prob - self.q(self.critic, batch.obs, action).min(0).values).mean()
+            found["train_actor/entropy"] = -log_prob.detach().mean()
+            error = found["train_actor/entropy"] + ACTION_DIM
+            found["train_alpha/loss"] = torch.exp(self.temperature["log"]) * error
+            self.adams["actor"].step(found["train_actor/loss"], LR)
+            self.adams["alpha"].step(found["train_alpha/loss"], LR)
+        if count % 2 == 0:
+            self.move_slow(TAU)
+        return found
 
 
-def test_full_size_actor_and_temperature_update_equals_the_formulas_in_float64() -> None:
-    agent, obs, eps = make_agent(), make_batch(1400).obs, noise(1400)
-    actor, critic = double(agent.actor), double(agent.critic)
-    action, _, margin = policy64(actor, obs.double(), eps.double())
-    rows = clear(torch.minimum(margin, q64(critic, obs.double(), action)[1]), 1024)
-    obs, eps = obs[rows], eps[rows]
-
-    metrics, _ = agent.update_actor_and_temperature(obs, Given(eps), agent.alpha)
-
-    action, log_prob, _ = policy64(actor, obs.double(), eps.double())
-    loss = (0.1 * log_prob - q64(critic, obs.double(), action)[0].min(0).values).mean()
-    grads = torch.autograd.grad(loss, actor)
-    assert relative([metrics["train_actor/loss"]], [loss.detach()]) < 1e-5
-    assert relative([p.grad for p in agent.actor.parameters()], list(grads)) < 1e-5
-
-    log_alpha = torch.tensor(np.log(0.1), requires_grad=True)
-    alpha_loss = (torch.exp(log_alpha) * (-log_prob.detach() + ACTION_DIM)).mean()
-    alpha_loss.backward()
-    assert relative([metrics["train_alpha/loss"]], [alpha_loss.detach()]) < 1e-5
-    assert relative([agent.temperature.parameter.grad], [log_alpha.grad]) < 1e-5
-    assert relative([metrics["train_actor/entropy"]], [-log_prob.detach().mean()]) < 1e-5
+@pytest.mark.usefixtures("float64")
+def test_fifty_updates_are_those_of_the_formulas() -> None:
+    """arXiv 1812.05905, (5) to (7) and (18)"""
+    every = ("agent.actor_update_frequency=3", "agent.critic_target_update_frequency=2")
+    agent = small_agent(*every, "agent.critic.num_critics=4", "reward_scale=3")
+    expected = Sac(agent, mlp)
+    for count, (batch, eps, more) in enumerate(batches(50, 32)):
+        agent.noise = Given(eps, more)
+        agent.update(Always(batch), log := Silent(), count)
+        for key, value in expected.update(batch, eps, more, count).items():
+            assert log.values[key] == pytest.approx(value.item(), rel=1e-9, abs=1e-9)
+    expected.assert_same(agent)
+    assert expected.adams["alpha"].count == 17
 
 
 @pytest.mark.parametrize("name", ["sac", "crossq"])
@@ -148,24 +115,6 @@ def test_defaults_for_use_as_a_library_are_the_yamls(agent: type, name: str) -> 
     assert defaults and defaults == {key: node[key] for key in defaults}
 
 
-def test_actor_and_targets_follow_their_frequencies() -> None:
-    agent = small_agent("agent.actor_update_frequency=3", "agent.critic_target_update_frequency=2")
-
-    def copies() -> tuple[list[torch.Tensor], ...]:
-        return tuple([p.detach().clone() for p in part.parameters()] for part in (agent.actor, agent.critic_target))
-
-    moved = []
-    buffer, log = Always(make_batch(32)), Silent()
-    for step in range(6):
-        before = copies()
-        agent.update(buffer, log, step)
-        moved.append(
-            tuple(not all(map(torch.equal, a, b)) for a, b in zip(before, copies(), strict=True))  # type: ignore[arg-type]
-        )
-    assert [actor for actor, _ in moved] == [True, False, False, True, False, False]
-    assert [target for _, target in moved] == [True, False, True, False, True, False]
-
-
 def test_an_unlearnable_temperature_stays() -> None:
     agent = small_agent("agent.learnable_temperature=false", "agent.init_temperature=0.3")
     metrics, _ = agent.update_step(make_batch(32), Given(noise(32), noise(32)))
@@ -178,17 +127,6 @@ def test_what_is_shown_of_alpha_is_what_the_update_went_by() -> None:
     metrics, _ = agent.update_step(make_batch(32), Given(noise(32), noise(32)))
     assert metrics["train_alpha/value"].item() == pytest.approx(0.3)
     assert abs(agent.alpha.item() - 0.3) > 0.05  # alpha itself is the parameter, and it has stepped
-
-
-def test_minimum_over_any_number_of_critics_and_scaled_rewards() -> None:
-    agent, batch, eps = small_agent("agent.critic.num_critics=4", "reward_scale=3"), make_batch(32), noise(32)
-    with torch.no_grad():
-        action, log_prob = agent.actor(batch.next_obs).rsample_with_log_prob(eps)
-        lowest = torch.stack(list(agent.critic_target(batch.next_obs, action))).min(0).values
-        y = 3 * batch.reward + 0.99 * batch.discount * (lowest - 0.1 * log_prob)
-        expected = sum((q - y).square().mean() for q in agent.critic(batch.obs, batch.action))
-    metrics, _ = agent.compute_update(batch, Given(eps, eps))
-    torch.testing.assert_close(metrics["train_critic/loss"], expected)
 
 
 def test_numbers_on_a_schedule_follow_the_step_and_survive_a_restart() -> None:
