@@ -8,7 +8,8 @@ from typing import Any
 
 import probes
 import pytest
-from runs import RUN, Killed, assert_same
+from kills import Killed
+from runs import RUN, assert_same
 
 from envs import stepping
 from envs.stepping import MEASURED, Stepping

@@ -47,7 +47,7 @@ class Operations(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = None if function in _FUSED_ADAM else function(*args, **kwargs)  # which the meta device lacks
-        before, after = _tensors((args, kwargs)), _tensors(result)
+        before, after = tensors_in((args, kwargs)), tensors_in(result)
         devices = {tensor.device.type for tensor in before + after}
         is_sent = function in _COPIES and (kwargs.get("non_blocking") or args[2:3] == (True,))
         if devices - {"meta"} and not (self._host_too and ("meta" not in devices or is_sent)):
@@ -59,7 +59,7 @@ class Operations(TorchDispatchMode):
         return result
 
     def _require_no_wait(self, function: Any, args: Any, kwargs: Any) -> None:
-        if function in _ASSIGNS_BY_INDEX and any(i.dtype in (torch.bool, torch.uint8) for i in _tensors(args[1])):
+        if function in _ASSIGNS_BY_INDEX and any(i.dtype in (torch.bool, torch.uint8) for i in tensors_in(args[1])):
             raise RefusedError(f"{function} by a mask, whose elements a GPU counts for the host; use torch.where")
         if torch.Tag.nondeterministic_seeded in function.tags:
             if kwargs.get("generator") is None:
@@ -95,7 +95,7 @@ def on_device(host_too: bool = False) -> Iterator[Operations]:
         yield operations
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
+def tensors_in(values: Any) -> list[torch.Tensor]:
     return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import probes
 import pytest
 from hydra.core.override_parser.types import Quote, QuotedString
+from kills import Killed
 from same_run import result, same
 
 from run.checkpoint import list_checkpoints
@@ -26,10 +27,6 @@ HOMES = {"MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "
 HOMELESS = {key: value for key, value in ONE_THREAD.items() if key not in HOMES} | {"HOME": os.devnull}
 SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")  # Hydra's log handlers would outlive the test
 RUN = ("checkpoint_frequency=30", "num_train_steps=160", "num_seed_steps=40", "eval_frequency=70", "num_threads=1")
-
-
-class Killed(BaseException):
-    """Nothing catches it, so nothing is cleaned up, as after SIGKILL."""
 
 
 def quoted(path: Path) -> str:

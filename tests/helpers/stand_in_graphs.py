@@ -8,7 +8,7 @@ import composed
 import numpy as np
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Silent
-from torch.utils._pytree import tree_leaves
+from meta_device import tensors_in
 
 from agent.execution import Result
 from agent.execution.captured import Update
@@ -89,7 +89,7 @@ class StandInGraphs:
         self.agent.load_state_dict(kept)
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
-        for tensor in _tensors(result):
+        for tensor in tensors_in(result):
             tensor.fill_(torch.nan if tensor.is_floating_point() else 0)  # a capture's result holds no values yet
 
         def replay() -> None:
@@ -100,7 +100,7 @@ class StandInGraphs:
             _set_modes(modes)
             new = update()
             _set_modes(modes_now)
-            for tensor, value in zip(_tensors(result), _tensors(new), strict=True):
+            for tensor, value in zip(tensors_in(result), tensors_in(new), strict=True):
                 tensor.copy_(value)
             vars(self.agent).update(now)
 
@@ -113,16 +113,12 @@ class StandInGraphs:
     def _memory(self) -> list[int]:
         """Returns the addresses of the networks' and optimizers' tensors."""
         networks = [module.state_dict() for module in self.agent.modules.values()]
-        return [t.data_ptr() for t in _tensors([networks, [vars(o) for o in self.agent.optimizers.values()]])]
+        return [t.data_ptr() for t in tensors_in([networks, [vars(o) for o in self.agent.optimizers.values()]])]
 
 
 def _set_modes(modes: dict[Any, bool]) -> None:
     for module, training in modes.items():
         module.training = training
-
-
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
 def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:

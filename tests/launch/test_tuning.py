@@ -8,11 +8,12 @@ from typing import Any
 import optuna
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from kills import Killed
 from omegaconf import OmegaConf
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from runs import SILENT, Killed
+from runs import SILENT
 
 from launch import tuning
 from run.loop import Loop

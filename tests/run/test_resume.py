@@ -11,8 +11,9 @@ import probes
 import pytest
 import torch
 from agents import TINY
+from kills import Killed
 from omegaconf import OmegaConf
-from runs import ROOT, RUN, Killed, assert_goes_on, assert_same, die_in, go_on, run_until
+from runs import ROOT, RUN, assert_goes_on, assert_same, die_in, go_on, run_until
 from same_run import timeless
 
 import train
