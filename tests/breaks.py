@@ -33,8 +33,8 @@ agent/test_actor.py agent/test_averaging.py
 agent/test_td3.py agent/test_flash_sac.py
 - self.critic_target.outputs(joint_obs, joint_action).chunk(2, dim=1)[1]
 + self.critic_target.outputs(joint_obs, joint_action).chunk(2, dim=1)[0]
-- noise.normal(*batch.action.shape)).clamp(-clip, clip)
-+ noise.normal(*batch.action.shape))
+- (self.actor_target(batch.next_obs).action + smoothing)
++ self.actor_target(batch.next_obs).action
 agent/test_crossq.py agent/test_normalise.py agent/test_exploration.py
 - self.running_var.lerp_(var.expand_as(self.running_var), 1 - self.momentum)
 + self.running_var.lerp_(var.expand_as(self.running_var), self.momentum)
