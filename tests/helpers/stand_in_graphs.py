@@ -96,12 +96,15 @@ class StandInGraphs:
             self.replays += 1
             assert self._memory() == memory, "the graph would work on what was there before"
             now, modes_now = {name: getattr(self.agent, name) for name in constants}, self._modes()
+            gradients = {p: p.grad for module in self.agent.modules.values() for p in module.parameters()}
             vars(self.agent).update(constants)
             _set_modes(modes)
             new = update()
             _set_modes(modes_now)
             for tensor, value in zip(tensors_in(result), tensors_in(new), strict=True):
                 tensor.copy_(value)
+            for parameter, gradient in gradients.items():
+                parameter.grad = gradient
             vars(self.agent).update(now)
 
         return result, replay
