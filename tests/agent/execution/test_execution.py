@@ -130,8 +130,8 @@ def test_an_agent_that_is_changed_updates_as_the_eager_one(name: str, execution:
 def test_histograms_show_the_gradients_of_their_update(execution: str) -> None:
     agent, buffer = make_agent(*SMALL), make_buffer("host")
     agent.execution = Recorded() if execution == "recorded" else Captured(StandInGraphs(agent))
-    train(agent, buffer, 6)
-    agent.update(buffer, logger := Mock(histograms_due=lambda step: True), 6)
+    train(agent, buffer, 12)
+    agent.update(buffer, logger := Mock(histograms_due=lambda step: True), 12)
     assert logger.log_param.called and not agent.histograms_due
 
 
