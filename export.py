@@ -57,19 +57,19 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
         raise UserError(f"--output {output}: must end in {suffix}, and be new or an earlier export")
     output.parent.mkdir(parents=True, exist_ok=True)
     env = source.make_env(False)
-    obs, own_actions, spec = _observe(env, policy, source), env.get_wrapper_attr("own_actions"), EnvSpec.of(env).obs
+    obs, action_map, spec = _observe(env, policy, source), env.get_wrapper_attr("action_map"), EnvSpec.of(env).obs
     with replacing(output) as new:
         if kind == "policy":
             save_policy(policy, new)
             saved = load_policy(new, trusted=trusted)
-            difference = worst_difference(lambda obs: own_actions.to_env(saved.act(obs)), policy, obs, own_actions)
+            difference = worst_difference(lambda obs: action_map.to_env(saved.act(obs)), policy, obs, action_map)
         else:
-            new.write_bytes(onnx_bytes(Greedy(policy, own_actions), inputs_of(spec, obs[:8])))
+            new.write_bytes(onnx_bytes(Greedy(policy, action_map), inputs_of(spec, obs[:8])))
             os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default
             from onnxruntime import InferenceSession  # an optional package
 
             run = InferenceSession(new, providers=["CPUExecutionProvider"]).run
-            difference = worst_difference(lambda obs: run([OUTPUT], inputs_of(spec, obs))[0], policy, obs, own_actions)
+            difference = worst_difference(lambda obs: run([OUTPUT], inputs_of(spec, obs))[0], policy, obs, action_map)
         if not difference <= TOLERANCE:  # nor nan
             raise RunError(f"{output}: its actions are {difference:.1e} from the policy's, more than {TOLERANCE:g}")
         about = _describe(source, kind, env, inputs_of(spec, obs[:8]))
@@ -96,8 +96,8 @@ def _observe(env: gym.Env, policy: Policy, source: RunPolicy) -> np.ndarray:
 
 
 def _describe(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> dict[str, Any]:
-    cfg, own_actions = source.cfg, env.get_wrapper_attr("own_actions")
-    action_dtype = "int64" if own_actions.is_discrete else "float32"
+    cfg, action_map = source.cfg, env.get_wrapper_attr("action_map")
+    action_dtype = "int64" if action_map.is_discrete else "float32"
     space, inputs = env.observation_space, []
     keys, stack = (space.keys, space.obs_spec.frame_stack) if isinstance(space, ObsSpace) else ({}, 1)
     for name, rows in example.items():
@@ -111,10 +111,10 @@ def _describe(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> di
         "agent": cfg.agent["name"],
         "step": source.step,
         "inputs": inputs,
-        "output": {"name": OUTPUT, "shape": ["batch", *own_actions.low.shape], "dtype": action_dtype},
-        "action_low": own_actions.low.tolist(),
-        "action_high": own_actions.high.tolist(),
-        "action_dtype": str(own_actions.dtype),
+        "output": {"name": OUTPUT, "shape": ["batch", *action_map.low.shape], "dtype": action_dtype},
+        "action_low": action_map.low.tolist(),
+        "action_high": action_map.high.tolist(),
+        "action_dtype": str(action_map.dtype),
         "action_repeat": cfg.action_repeat,
         "env_kwargs": dict(cfg.env_kwargs),
         "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
@@ -132,13 +132,13 @@ def _find_return(source: RunPolicy) -> dict[str, Any] | None:
     return {"step": int(steps[-1])} | {k: log[n][1][len(steps) - 1] for k, n in names.items()} if steps else None
 
 
-def worst_difference(act: Callable[[Any], Any], policy: Policy, obs: np.ndarray, own_actions: Any) -> float:
+def worst_difference(act: Callable[[Any], Any], policy: Policy, obs: np.ndarray, action_map: Any) -> float:
     """Returns the largest difference between actions of a file and of the policy, in [-1, 1], alone and in a batch.
 
     For discrete actions it is in log-probability, as rounding may decide between equally probable actions.
     """
-    actions = own_actions.scaled(np.concatenate([act(obs[:1]), act(obs[1:])]))
-    if own_actions.is_discrete:
+    actions = action_map.scaled(np.concatenate([act(obs[:1]), act(obs[1:])]))
+    if action_map.is_discrete:
         log_probs = policy.log_probs(obs)
         return float((log_probs.max(1) - np.take_along_axis(log_probs, actions.astype(np.int64), 1)[:, 0]).max())
     return float(np.abs(actions - policy.act(obs)).max())

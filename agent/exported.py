@@ -26,16 +26,16 @@ def inputs_of(spec: ObsSpec, obs: np.ndarray) -> Inputs:
 
 
 class Greedy(nn.Module):
-    """Maps an environment's observations to greedy actions, which `own_actions` (dmc2gym.wrappers.ActionMap) scales to
+    """Maps an environment's observations to greedy actions, which `action_map` (dmc2gym.wrappers.ActionMap) scales to
     the environment's bounds. Images and vectors are two inputs."""
 
-    def __init__(self, policy: Policy, own_actions: Any):
+    def __init__(self, policy: Policy, action_map: Any):
         super().__init__()
         self.networks = nn.ModuleDict(policy.networks)  # registers their weights
-        dtype = torch.int64 if own_actions.is_discrete else torch.float32
-        self.lowest = nn.Buffer(torch.tensor(own_actions.low, dtype=dtype))
-        self.halves = nn.Buffer(torch.tensor(own_actions.half, dtype=dtype))
-        self._shift = 0 if own_actions.is_discrete else own_actions.shift
+        dtype = torch.int64 if action_map.is_discrete else torch.float32
+        self.lowest = nn.Buffer(torch.tensor(action_map.low, dtype=dtype))
+        self.halves = nn.Buffer(torch.tensor(action_map.half, dtype=dtype))
+        self._shift = 0 if action_map.is_discrete else action_map.shift
         self._policy = policy
 
     def forward(self, obs: Tensor, vector: Tensor | None = None) -> Tensor:

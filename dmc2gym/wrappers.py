@@ -82,10 +82,10 @@ class ActionMap:
 
 
 class RescaledActions(TransformAction):
-    """Lets a policy act in [-1, 1], or by integers; `own_actions` is the map, with the errors of ActionMap."""
+    """Lets a policy act in [-1, 1], or by integers; `action_map` has the errors of ActionMap."""
 
     def __init__(self, env: gym.Env):
         space = env.action_space
         assert isinstance(space, gym.spaces.Box | gym.spaces.Discrete)
-        self.own_actions = ActionMap(space)
-        super().__init__(env, self.own_actions.to_env, self.own_actions.policy_space)
+        self.action_map = ActionMap(space)
+        super().__init__(env, self.action_map.to_env, self.action_map.policy_space)

@@ -50,10 +50,10 @@ class Simulator:
             raise UserError(
                 f"env={name}: needs an AutoresetMode in its metadata and a Box; has {self._mode}, {actions}"
             )
-        self.own_actions = ActionMap(actions)
+        self.action_map = ActionMap(actions)
         width = gym.spaces.flatdim(env.single_observation_space)
         self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (width,), np.float32)
-        self.single_action_space = self.own_actions.policy_space
+        self.single_action_space = self.action_map.policy_space
         self.cannot_restore = not all(hasattr(env.unwrapped, method) for method in ("state_dict", "load_state_dict"))
         self.tensors_on: Any = None
         self._device: torch.device | None = None  # of the simulator's tensors; None for arrays
@@ -154,8 +154,8 @@ class Simulator:
     def _to_env(self, actions: Any) -> Any:
         """Maps actions in [-1, 1] to the simulator's own, as arrays or tensors like its data."""
         if self._device is None:
-            return self.own_actions.to_env(_to_host(actions))
-        given, own = torch.as_tensor(actions, dtype=torch.float32, device=self._device), self.own_actions
+            return self.action_map.to_env(_to_host(actions))
+        given, own = torch.as_tensor(actions, dtype=torch.float32, device=self._device), self.action_map
         self._bounds = self._bounds or (torch.as_tensor(own.low).to(given), torch.as_tensor(own.high).to(given))
         low, high = self._bounds
         return low + (given.reshape(-1, *low.shape) + 1.0) * ((high - low) / 2)
@@ -183,8 +183,8 @@ class Simulator:
         return rewards.numpy(), terminated.numpy() != 0, truncated.numpy() != 0
 
     def call(self, name: str) -> tuple[Any, ...]:
-        """Returns `own_actions` or the state in a tuple, as Gymnasium's `call`, but once for all worlds."""
-        return (self.own_actions if name == "own_actions" else self.state_dict(),)
+        """Returns `action_map` or the state in a tuple, as Gymnasium's `call`, but once for all worlds."""
+        return (self.action_map if name == "action_map" else self.state_dict(),)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns how often all worlds restarted and, unless `cannot_restore`, the simulator's and its own state."""
@@ -213,7 +213,7 @@ class OneWorld(gym.Env):
     """Wraps a simulator of one world as an environment, for evaluations of one episode at a time."""
 
     def __init__(self, simulator: Simulator):
-        self.simulator, self.own_actions = simulator, simulator.own_actions
+        self.simulator, self.action_map = simulator, simulator.action_map
         self.observation_space, self.action_space = simulator.single_observation_space, simulator.single_action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

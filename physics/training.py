@@ -54,9 +54,9 @@ class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self._obs, rewards, terminated, truncated, {"repeats": repeats}
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Returns the worlds' `state_dict`s, or their `own_actions`."""
-        if name == "own_actions":
-            return (self._worlds.own_actions,) * self.num_envs
+        """Returns the worlds' `state_dict`s, or their `action_map`."""
+        if name == "action_map":
+            return (self._worlds.action_map,) * self.num_envs
         assert name == "state_dict", name
         return tuple(
             {"episode": episode, "actions": [actions[index].tolist() for actions in self._actions[begin:]]}

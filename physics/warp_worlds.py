@@ -51,7 +51,7 @@ class WarpWorlds(SuiteSimulation, VectorEnv[torch.Tensor, torch.Tensor, torch.Te
     def __init__(self, env: gym.Env, make_task: type[Task], count: int, run_seed: int, device: torch.device):
         super().__init__(env, make_task)
         self.num_envs, self._run_seed, self._device = count, run_seed, device
-        self.single_observation_space, self.single_action_space = env.observation_space, self.own_actions.space
+        self.single_observation_space, self.single_action_space = env.observation_space, self.action_map.space
         self.observation_space = batch_space(self.single_observation_space, count)
         self.action_space = batch_space(self.single_action_space, count)
         self._episodes = [0] * count

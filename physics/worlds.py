@@ -37,7 +37,7 @@ class SuiteSimulation:
 
     def __init__(self, env: gym.Env, make_task: type[Task]):
         self._env = env
-        self.own_actions = env.get_wrapper_attr("own_actions")  # dmc2gym.wrappers.ActionMap: maps to the task's own
+        self.action_map = env.get_wrapper_attr("action_map")
         self._repeat: int = env.get_wrapper_attr("repeat")
         self._host = env.unwrapped._env  # type: ignore[attr-defined]  # dm_control's environment
         decisions = env.get_wrapper_attr(LIMIT) if env.has_wrapper_attr(LIMIT) else sys.maxsize
@@ -132,7 +132,7 @@ class Worlds(SuiteSimulation):
             RunError: if the simulation diverges.
         """
         chosen = range(self.count) if which is None else which
-        for index, control in zip(chosen, self.own_actions.to_env(actions), strict=True):
+        for index, control in zip(chosen, self.action_map.to_env(actions), strict=True):
             self._controls[index][:] = control
         self._in_env = None
         held = [min(self._repeat, self._limit - self._steps[index]) for index in chosen]

@@ -15,11 +15,11 @@ from replay.episodes import Episode
 from utils import UserError
 
 
-def open_dataset(name: str, own_actions: Any) -> tuple[dict[str, Any], int, Iterator[Episode]]:
+def open_dataset(name: str, action_map: Any) -> tuple[dict[str, Any], int, Iterator[Episode]]:
     """Opens a data set: an id, or the folder that holds its files or `data/` with them.
 
     Args:
-        own_actions: the map to the environment's actions (dmc2gym.wrappers.ActionMap), which must have the same bounds.
+        action_map: the map to the environment's actions (dmc2gym.wrappers.ActionMap), which must have the same bounds.
 
     Returns:
         What it says of its episodes (`action_repeat`, `obs_groups`), the number of transitions, and the episodes.
@@ -30,17 +30,17 @@ def open_dataset(name: str, own_actions: Any) -> tuple[dict[str, Any], int, Iter
     except (OSError, ValueError) as error:
         raise UserError(f"preload={name}: {error}") from None
     about, obs_space, space = data.storage.metadata, data.observation_space, data.action_space
-    theirs = type(own_actions)(space)
-    their_bounds, our_bounds = ((each.low, each.high) for each in (theirs, own_actions))
-    if theirs.policy_space != own_actions.policy_space or not np.allclose(their_bounds, our_bounds):
-        raise UserError(f"preload={name}: its actions are {space}, those of the run's environment {own_actions.space}")
+    theirs = type(action_map)(space)
+    their_bounds, our_bounds = ((each.low, each.high) for each in (theirs, action_map))
+    if theirs.policy_space != action_map.policy_space or not np.allclose(their_bounds, our_bounds):
+        raise UserError(f"preload={name}: its actions are {space}, those of the run's environment {action_map.space}")
 
     def read() -> Iterator[Episode]:
         for episode in data.iterate_episodes():
             steps = iterate(batch_space(obs_space, len(episode) + 1), episode.observations)
             obs = np.array([gym.spaces.flatten(obs_space, step) for step in steps], np.float32)
             rewards, terminated = episode.rewards.astype(np.float64), bool(episode.terminations[-1])
-            yield Episode(obs, own_actions.inverse(episode.actions), rewards, terminated)
+            yield Episode(obs, action_map.inverse(episode.actions), rewards, terminated)
 
     recorded = {"action_repeat": about.get("action_repeat", 1), "obs_groups": about.get("obs_groups") or None}
     return recorded, int(data.total_steps), read()
@@ -57,7 +57,7 @@ class Recorder(gym.Wrapper):
         obs_spec = getattr(env.observation_space, "obs_spec", None)
         if obs_spec is not None and obs_spec.is_mixed:  # packed into one array of bytes
             raise UserError("--dataset: the environment gives images with vectors, which cannot be recorded")
-        self._episodes, self._to_env = episodes, env.get_wrapper_attr("own_actions").to_env
+        self._episodes, self._to_env = episodes, env.get_wrapper_attr("action_map").to_env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
@@ -88,7 +88,7 @@ def write_dataset(dataset_id: str, episodes: Sequence[EpisodeBuffer], trained: A
             algorithm_name=name,
             description=f"{kind} episodes of {name} in {cfg.env} after {trained.step} steps of training.",
             observation_space=env.observation_space,
-            action_space=env.get_wrapper_attr("own_actions").space,
+            action_space=env.get_wrapper_attr("action_map").space,
             jpeg_encoding=False,
         )
     env.close()

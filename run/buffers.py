@@ -68,13 +68,13 @@ def make_replay_buffer(cfg: Settings, spec: EnvSpec, device: torch.device, stora
 @dataclass(eq=False)
 class Preloaded:
     """The preloaded transitions, in `buffer` if `preload_share` is above 0; what updates draw `batches` from, and those
-    before the first environment step, `offline`. `own_actions` maps to the environment's actions (dmc2gym.wrappers)."""
+    before the first environment step, `offline`. `action_map` maps to the environment's actions (dmc2gym.wrappers)."""
 
     cfg: Settings
     spec: EnvSpec
     device: torch.device
     replay_buffer: Any
-    own_actions: Any
+    action_map: Any
 
     def __post_init__(self) -> None:
         self.buffer: Any = None
@@ -93,7 +93,7 @@ class Preloaded:
         sources: dict[str, Source] = {}
         for name in parse_names(cfg.preload):
             is_run = (Path(name) / "config.yaml").exists()
-            sources[name] = _open_run(name, cfg, self.spec) if is_run else _open_data_set(name, cfg, self.own_actions)
+            sources[name] = _open_run(name, cfg, self.spec) if is_run else _open_data_set(name, cfg, self.action_map)
         total, target = sum(num_transitions for num_transitions, _ in sources.values()), self.replay_buffer
         if cfg.preload_share:
             target = self._make_buffer(total)
@@ -127,10 +127,10 @@ def parse_names(preload: str | list[str] | None) -> list[str]:
     return [str(Path(name).resolve()) if Path(name).is_dir() else name for name in names if name]
 
 
-def _open_data_set(name: str, cfg: Settings, own_actions: Any) -> Source:
+def _open_data_set(name: str, cfg: Settings, action_map: Any) -> Source:
     from replay.minari_sets import open_dataset  # needs an optional package
 
-    recorded, num_transitions, episodes = open_dataset(name, own_actions)
+    recorded, num_transitions, episodes = open_dataset(name, action_map)
     _require_same(name, recorded, cfg)
     return num_transitions, partial(feed, episodes)
 

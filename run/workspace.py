@@ -108,8 +108,8 @@ class Workspace:
             self.envs.tensors_on = device
         self.replay_buffer = buffers.make_replay_buffer(cfg, spec, device, storage)
         require_support(self.agent, self.replay_buffer)
-        own_actions = self.envs.call("own_actions")[0]
-        self.data = Preloaded(cfg, spec, device, self.replay_buffer, own_actions)
+        action_map = self.envs.call("action_map")[0]
+        self.data = Preloaded(cfg, spec, device, self.replay_buffer, action_map)
 
         # Logger. `used` are the settings of config.yaml, with the automatic choices.
         self.used = _use(cfg, spec) | {
