@@ -28,8 +28,7 @@ class FrameBuffer(ReplayBuffer):
 
     Args: see ReplayBuffer, and
         obs_shape: shape of a stack: (C, H, W), or the shape of `obs_spec`.
-        frame_stack: number of frames in a stack, of C / frame_stack channels each.
-        obs_spec: the parts of a stack; None means images of `obs_shape`, stacks of `frame_stack` frames.
+        obs_spec: the parts of a stack, with its number of frames; None means single images.
         searched: number of newest frames that a new frame is compared with; at most half the ring is searched.
     """
 
@@ -41,14 +40,13 @@ class FrameBuffer(ReplayBuffer):
         action_shape: tuple[int, ...],
         capacity: PositiveInt,
         device: torch.device,
-        frame_stack: PositiveInt = 1,
         seed: NonNegativeInt = 0,
         with_replacement: bool = True,
         sampling: Factory | None = None,
         obs_spec: ObsSpec | None = None,
         searched: PositiveInt = SEARCHED,
     ):
-        self.obs_spec = spec = obs_spec or ObsSpec.of_shape(tuple(obs_shape), frame_stack)
+        self.obs_spec = spec = obs_spec or ObsSpec.of_shape(tuple(obs_shape))
         self._stack = spec.frame_stack
         self._frame_numbers = spec.vector_dim // self._stack  # in a frame's vector, which precedes its image
         self._frame_bytes = (spec.image_bytes + 4 * spec.vector_dim) // self._stack

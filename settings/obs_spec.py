@@ -23,10 +23,10 @@ class ObsSpec:
     groups: tuple[int, int] | None = None
 
     @classmethod
-    def of_shape(cls, shape: tuple[int, ...], frame_stack: int = 1) -> "ObsSpec":
+    def of_shape(cls, shape: tuple[int, ...]) -> "ObsSpec":
         """Returns the spec of an image or a vector of this shape."""
         is_image = len(shape) == 3
-        return cls(shape if is_image else None, 0 if is_image else shape[0], frame_stack)  # type: ignore[arg-type]
+        return cls(shape if is_image else None, 0 if is_image else shape[0])  # type: ignore[arg-type]
 
     @property
     def is_mixed(self) -> bool:  # an image beside a vector

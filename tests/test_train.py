@@ -59,7 +59,7 @@ PRESETS = ["cpu", "fast", "pendulum", pytest.param("lunar_lander", marks=no_box2
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_trains_and_logs_in_its_own_environment(tmp_path: Path, preset: str) -> None:
-    small = ("num_train_steps=320", "num_seed_steps=50", "min_buffer_size=130", "eval_frequency=1000", "device=cpu")
+    small = ("num_train_steps=480", "num_seed_steps=50", "min_buffer_size=130", "eval_frequency=1000", "device=cpu")
     quiet = ("save_video=false", "log_save_tb=false", "save_figure=false", "num_eval_episodes=1")
     run = Workspace(check(get_values(compose.compose_config([f"preset={preset}", *small, *quiet]))), tmp_path)
     run.run()

@@ -17,6 +17,7 @@ from replay.frames import FrameBuffer
 from replay.sampling import Prioritised
 from replay_buffer import Batch, ReplayBuffer, WeightedBatch
 from run.execution import set_execution
+from settings.obs_spec import ObsSpec
 from utils import UserError
 
 CPU = torch.device("cpu")
@@ -45,10 +46,10 @@ def prioritised(images: bool = False, discrete: bool = False) -> Any:
         buffer = ReplayBuffer((OBS_DIM,), (1 if discrete else ACTION_DIM,), 60, CPU, sampling=Prioritised)
         fill(buffer, 40, seed=0)
         return buffer
-    frames, random = (
-        FrameBuffer(IMAGE, (ACTION_DIM,), 60, CPU, sampling=Prioritised, frame_stack=STACK),
-        np.random.default_rng(0),
+    frames = FrameBuffer(
+        IMAGE, (ACTION_DIM,), 60, CPU, sampling=Prioritised, obs_spec=ObsSpec(IMAGE, frame_stack=STACK)
     )
+    random = np.random.default_rng(0)
     film = random.integers(0, 256, (44, 3, *IMAGE[1:]), np.uint8)  # each row has STACK + 1 of these frames
     for i in range(40):
         action = random.uniform(-1, 1, ACTION_DIM).astype(np.float32)

@@ -174,6 +174,31 @@ class Privileged(Probe):
         return {"place": np.array([self.taken, 1.0]), "goal": self.goal, "touch": np.zeros(2) - self.taken}
 
 
+class Goal(Probe):
+    """Each step's `info` has the action as `moved`, an array of one number; the last has `is_success`.
+
+    An episode succeeds if its place, a random start plus all actions, ends above 0; so episodes differ.
+    """
+
+    num_steps = 7
+
+    def begin(self) -> None:
+        self._place = float(self.np_random.uniform(-1, 1))
+
+    def reward(self, action: float) -> float:
+        self._place += action
+        return -abs(self._place)
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
+        *step, info = super().step(action)
+        info |= {"moved": np.array([action[0]]), "taken": self.taken, "label": "a word"}
+        info |= {"is_success": np.bool_(self._place > 0)} if self.taken == self.num_steps else {}
+        return *step, info  # type: ignore[return-value]
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self._place], np.float32)
+
+
 class Faulty(Endless):
     """Breaks in its 43rd step since it was built."""
 
@@ -203,6 +228,7 @@ for probe in (TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Privileged, Imag
 register("OneStep", Probe)
 register("TimeLimit", Endless, 5)
 register("NoLimit", Endless, None)
+register("Goal", Goal, 50)
 register("Faulty", Faulty, 5)
 register("FaultyReset", FaultyReset, 5)
 register("NeedsSize", lambda size: None)

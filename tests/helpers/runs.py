@@ -62,7 +62,7 @@ def at_step(run: Workspace, step: int, happens: Callable[[], Any], or_later: boo
 
 
 def go_on(folder: Path, *overrides: str) -> Workspace:
-    cfg = load_settings(folder, ("probes", "own_buffers", "goals", "counting"), overrides)
+    cfg = load_settings(folder, ("probes", "own_buffers", "counting"), overrides)
     continued = Workspace(cfg, folder, resume=True)
     continued.run()
     continued.close()

@@ -23,7 +23,10 @@ both = pytest.mark.parametrize("storage", STORAGES)
 
 def filled(steps: int, length: int) -> tuple[FrameBuffer, list[tuple[Any, ...]]]:
     """A buffer for 40 rows after steps of episodes of random frames, and the newest 40 of its rows."""
-    buffer, rng = FrameBuffer(SHAPE, (2,), 40, CPU, frame_stack=STACK), np.random.default_rng(0)
+    buffer, rng = (
+        FrameBuffer(SHAPE, (2,), 40, CPU, obs_spec=ObsSpec(SHAPE, frame_stack=STACK)),
+        np.random.default_rng(0),
+    )
     added: deque[tuple[Any, ...]] = deque(maxlen=40)
     for step in range(steps):
         new = rng.integers(0, 256, (2, *FRAME), np.uint8)
@@ -35,7 +38,10 @@ def filled(steps: int, length: int) -> tuple[FrameBuffer, list[tuple[Any, ...]]]
 
 
 def test_a_frame_that_stays_the_same_is_one_frame_and_loses_few_rows() -> None:
-    buffer, rng = FrameBuffer(SHAPE, (2,), 100, CPU, frame_stack=STACK), np.random.default_rng(0)
+    buffer, rng = (
+        FrameBuffer(SHAPE, (2,), 100, CPU, obs_spec=ObsSpec(SHAPE, frame_stack=STACK)),
+        np.random.default_rng(0),
+    )
     blank = np.zeros(SHAPE, np.uint8)
     for i in range(1000):
         moving = np.concatenate([blank[3:], rng.integers(0, 256, FRAME, np.uint8)])

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import probes
 import pytest
-from goals import Goal
 from runs import assert_same, go_on, rows, run_until
 
 from envs.episodes import EPISODE_INFO
@@ -13,7 +12,7 @@ from envs.make import adapt
 
 KEYS = ("info_keys.moved=sum", "info_keys.taken=last")
 RUN = (
-    *("env=goals:Goal-v0", *KEYS, "num_train_steps=100", "num_seed_steps=40", "eval_frequency=40", "num_threads=1"),
+    *("env=ProbeGoal-v0", *KEYS, "num_train_steps=100", "num_seed_steps=40", "eval_frequency=40", "num_threads=1"),
     *("checkpoint_frequency=30", "num_eval_episodes=3", "eval_in_background=false"),
 )
 COLUMNS = ("info_is_success", "info_moved", "info_taken")
@@ -32,7 +31,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sums_are_over_every_step_and_last_is_the_last_ones() -> None:
-    env = adapt(Goal(), "Goal", action_repeat=3, info_keys={"moved": "sum", "taken": "last", "label": "last"})
+    env = adapt(probes.Goal(), "Goal", action_repeat=3, info_keys={"moved": "sum", "taken": "last", "label": "last"})
     for action in (0.5, -0.25):  # the second episode's sum begins at zero
         env.reset(seed=1)
         infos = []
