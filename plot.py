@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from study import figures, report, runs, summary, tables
-from study.figures import draw_run
 from utils import OneLineParser, UserError, write_atomic
-
-__all__ = ["draw_run"]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -37,7 +34,7 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
     folder.mkdir(parents=True, exist_ok=True)
     texts = {}
     if len(folders) == 1:
-        written = draw_run(folders[0], study.references[study.runs[0].task], folder / "curves")
+        written = figures.draw_run(folders[0], study.references[study.runs[0].task], folder / "curves")
     else:
         written = []
         for name, panels in figures.make_panels(study).items():

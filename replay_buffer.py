@@ -219,5 +219,5 @@ class ReplayBuffer(Ring):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.num_added, self._rng.bit_generator.state = state["num_added"], state["rng"]
-        if self.num_added and "sampling" in state:
+        if "sampling" in state:
             self.sampling.load_state_dict(state["sampling"])

@@ -63,7 +63,7 @@ class Agent(ABC):
 
 def require_support(agent: Any, replay_buffer: Any) -> None:
     """Raises UserError, before training, if the buffer draws by priority and the agent returns no priorities."""
-    if hasattr(replay_buffer, "update_priorities") and not getattr(agent, "supports_prioritised_replay", False):
+    if hasattr(replay_buffer, "update_priorities") and not agent.supports_prioritised_replay:
         name = type(agent).__name__
         raise UserError(
             f"replay_buffer: it draws by priority, and {name} returns no priorities; choose an agent that does, such "

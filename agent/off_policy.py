@@ -124,10 +124,6 @@ class OffPolicyAgent(Agent):
         network = factory(**shapes).to(self.device)
         network.recipe = recipe(factory, **shapes)  # so that a policy can be saved alone
         self.observations.share(network, learns_encoder)
-        if is_actor and self.observations.spec.groups and not getattr(network, "acts_alone", True):
-            raise UserError(
-                "obs_groups: this mixture's greedy actions ask the critic; choose agent=sac, or one component"
-            )
         return network
 
     def add_optimizer(

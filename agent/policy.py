@@ -38,11 +38,11 @@ class Policy:
         device: torch.device,
         generator: torch.Generator,
         critic: nn.Module | None = None,
-        normaliser: nn.Module | None = None,
+        observation_normaliser: nn.Module | None = None,
     ):
         self.actor: Any = actor
         self.critic: Any = critic
-        self.normaliser = normaliser
+        self.observation_normaliser = observation_normaliser
         self.action_range, self.device, self.generator = action_range, device, generator
         self.choose: Callable[[Tensors], Tensors] = self.actions  # or `actions`, traced (run/execution.py)
         self.training = False
@@ -54,7 +54,7 @@ class Policy:
     @property
     def networks(self) -> dict[str, Any]:
         """The networks, by the names of the constructor's arguments."""
-        named = {"actor": self.actor, "critic": self.critic, "normaliser": self.normaliser}
+        named = {name: getattr(self, name) for name in ("actor", "critic", "observation_normaliser")}
         return {name: network for name, network in named.items() if network is not None}
 
     def weights(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Policy:
     def actions(self, inputs: Tensors) -> Tensors:
         """The tensor operations of `act`: [obs (B, obs_dim)] or [obs, noise (B, noise_dim)] -> [actions (B, |A|)]."""
         obs, *noise = inputs
-        obs = obs if self.normaliser is None else self.normaliser(obs)
+        obs = self._normalise(obs)
         dist = self.actor(obs)
         action = dist.sample(*noise) if noise else dist.greedy(lambda actions: self._q1(obs, actions))
         return [action.clamp(*self.action_range).to(action.dtype)]
@@ -111,8 +111,10 @@ class Policy:
     @torch.no_grad()
     def log_probs(self, obs: np.ndarray) -> np.ndarray:
         """Returns log pi(a|o) of every discrete action, (B, |A|)."""
-        batch = self._to_device(torch.from_numpy(obs))
-        return self.actor(batch if self.normaliser is None else self.normaliser(batch)).log_probs.cpu().numpy()
+        return self.actor(self._normalise(self._to_device(torch.from_numpy(obs)))).log_probs.cpu().numpy()
+
+    def _normalise(self, obs: Tensor) -> Tensor:
+        return obs if self.observation_normaliser is None else self.observation_normaliser(obs)
 
     def _to_device(self, obs: Tensor) -> Tensor:
         """Sends observations without waiting for the GPU; copying the actions back is the only wait of a step."""
@@ -174,8 +176,7 @@ def plain_policy(policy: Policy) -> dict[str, Any]:
     for name, network in policy.networks.items():
         if not hasattr(network, "recipe"):
             raise UserError(f"{name}: {type(network).__name__} was not made by the agent's `build`, which keeps how")
-        key = "observation_normaliser" if name == "normaliser" else name
-        networks[key] = network.recipe | {"weights": network.state_dict()}
+        networks[name] = network.recipe | {"weights": network.state_dict()}
     return {"format": FORMAT, "networks": networks, "action_range": list(policy.action_range)}
 
 
@@ -216,5 +217,4 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0, trusted: S
         network.recipe = {key: part[key] for key in ("target", "kwargs")}  # so that it can be saved again
     low, high = saved["action_range"]
     generator = torch.Generator(device).manual_seed(seed)
-    critic, normaliser = networks.get("critic"), networks.get("observation_normaliser")
-    return Policy(networks["actor"], (low, high), torch.device(device), generator, critic, normaliser)
+    return Policy(**networks, action_range=(low, high), device=torch.device(device), generator=generator)

@@ -11,9 +11,7 @@ from torch import Tensor
 
 from agent import losses
 from agent.api import Batch, LearningRate, Metrics, Noise, SoftActor, StepResult, frozen_view
-from agent.networks.heads import ScalarHead
 from settings.types import Betas, Factory, NonNegativeFloat, PositiveFloat
-from utils import UserError
 
 
 class SACVAgent(SoftActor):
@@ -31,12 +29,6 @@ class SACVAgent(SoftActor):
         **soft_actor: Any,
     ):
         super().__init__(update_order="together", **soft_actor)
-        head = self.critic.head
-        if type(head) is not ScalarHead or head.loss_weight != 1:  # whose loss would not be used
-            raise UserError(
-                f"agent.critic.head={type(head).__name__}: with a value network the critics give values, and "
-                "agent.squared_error_weight is their loss's factor; leave the head null, or choose agent=sac"
-            )
         self.refuse_batch_norm()
         self.squared_error_weight, self.output_regularisation = squared_error_weight, output_regularisation
         self.policy_gradient, self.action_prior = policy_gradient, action_prior

@@ -47,7 +47,6 @@ def measure(overrides: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder), overrides)
         workspace.run()
-        workspace.close()
         log = runs.read(Path(folder) / "train.csv")
     synchronise = torch.cuda.synchronize if workspace.agent.device.type == "cuda" else lambda: None
     synchronise()
@@ -62,7 +61,7 @@ def measure(overrides: list[str]) -> dict[str, Any]:
     }
 
 
-def measure_worlds(task: str, overrides: list[str], learning: int = LEARNING) -> dict[str, Any]:
+def measure_worlds(task: str, overrides: list[str]) -> dict[str, Any]:
     """Trains 1024 worlds, and interrupts; returns the speed once updates have begun, and every evaluation."""
     every = ["log_frequency=1_024_000", "eval_frequency=1_024_000", "checkpoint_frequency=0", "save_figure=false"]
     reached: list[tuple[float, int]] = []  # seconds since the start, step at the last end of an episode
@@ -78,7 +77,7 @@ def measure_worlds(task: str, overrides: list[str], learning: int = LEARNING) ->
             process.send_signal(signal.SIGINT)
         process.wait()
         evaluations = runs.read(Path(folder, "run", "eval.csv"))["episode_reward"]
-    learnt = [(at_s, step) for at_s, step in reached if step > learning]
+    learnt = [(at_s, step) for at_s, step in reached if step > LEARNING]
     return {
         "steps_per_second": (learnt[-1][1] - learnt[0][1]) / (learnt[-1][0] - learnt[0][0]),
         "evaluations": [

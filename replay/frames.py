@@ -151,8 +151,7 @@ class FrameBuffer(ReplayBuffer):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        has_rows = self.num_added > 0  # otherwise the checkpoint left the buffer out
-        self._first_row, self.frames.num_added = (state["first_row"], state["num_frames"]) if has_rows else (0, 0)
+        self._first_row, self.frames.num_added = state["first_row"], state["num_frames"]
         numbers = np.arange(self._first_row, self.num_added)
         places = self._places(torch.from_numpy(self.rows[numbers % self.capacity])).numpy()
         self._newest_row.fill(-1)

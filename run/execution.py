@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from agent import Agent
 from agent.execution.captured import Captured, CudaGraphs
 from agent.execution.compiled import CompiledStep
 from agent.execution.recorded import Recorded
@@ -61,7 +60,7 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
     on_gpu = device.type == "cuda"
     if execution == "eager":
         return "eager"
-    obstacle = agent.recording_obstacle() if isinstance(agent, Agent) else "the agent makes its updates itself"
+    obstacle = agent.recording_obstacle()
     if execution == "auto":
         fastest = "captured" if on_gpu else "recorded"
         return "eager" if obstacle else fastest

@@ -179,9 +179,9 @@ class Workspace:
         saved = self.checkpoints.load_newest("agent", "run", "replay_buffer")
         self.agent.load_state_dict(saved.states["agent"])
         if counters := saved.states["run"].get("replay_buffer"):
-            has_rows = bool(saved.manifest[BUFFER]) or not counters["num_added"]
-            saved.read_rows(BUFFER, buffer)
-            buffer.load_state_dict(counters if has_rows else counters | {"num_added": 0})
+            if has_rows := bool(saved.manifest[BUFFER]) or not counters["num_added"]:
+                saved.read_rows(BUFFER, buffer)
+                buffer.load_state_dict(counters)
         elif has_rows := "replay_buffer" in saved.states:  # a user's own
             buffer.load_state_dict(saved.states["replay_buffer"])
         num_preloaded = 0
@@ -252,9 +252,9 @@ class Workspace:
 
     def _draw_curves(self) -> None:
         try:
-            import plot  # not before: matplotlib takes a second to import
+            from study.figures import draw_run  # not before: matplotlib takes a second to import
 
-            plot.draw_run(self.work_dir)
+            draw_run(self.work_dir)
         except Exception as error:  # a broken matplotlib must not change how the run ends
             print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
 

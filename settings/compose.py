@@ -28,10 +28,10 @@ DEFAULT_LABEL = "test_exp"  # of config/train.yaml
 SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
 
 
-def compose_config(overrides: list[str], config_name: str = "train") -> DictConfig:
-    """Composes a configuration of config/ as the command line would, without Hydra's own node."""
+def compose_config(overrides: list[str]) -> DictConfig:
+    """Composes config/train.yaml as the command line would, without Hydra's own node."""
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-        return compose(config_name, overrides)
+        return compose("train", overrides)
 
 
 def compose_settings(*overrides: str) -> Settings:

@@ -9,7 +9,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -121,8 +121,6 @@ def check(values: dict[str, Any]) -> Settings:
     require_known(str(values["env"]))  # first, as what follows may import torch
     agent = {key: value for key, value in values["agent"].items() if key not in AGENT_DEFAULTS_FOR_RUN}
     checked = _check_call(Settings, values | {"agent": agent}, "")
-    if missing := {field.name for field in fields(Settings)} - checked.keys():
-        raise UserError(f"{min(missing)}: a run needs this key")
     wrappers = [{"_partial_": True, **node} for node in checked["env_wrappers"]]
     return Settings(**checked | {"env_wrappers": wrappers})
 

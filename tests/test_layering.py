@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": {"settings", "utils"},
     "plot": {"study", "utils"},
     "export": {"agent", "envs", "run", "settings.operating_system", "study", "utils", "video"},
-    "run": {"agent", "envs", "logger", "physics", "plot", "replay"} | {"replay_buffer", "settings", "utils", "video"},
+    "run": {"agent", "envs", "logger", "physics", "replay"} | {"replay_buffer", "settings", "study", "utils", "video"},
     "evaluate": {"envs", "replay", "run", "settings", "utils"},
     "launch": {"envs", "run", "settings", "sinks", "utils"},
     "hydra_plugins": {"launch"},

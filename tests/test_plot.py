@@ -33,7 +33,7 @@ def test_a_broken_matplotlib_does_not_change_how_a_run_ends(
     def broken(folder: Path) -> Any:
         raise ValueError("'Qt4Agg' is not a valid value")
 
-    monkeypatch.setattr(plot, "draw_run", broken)
+    monkeypatch.setattr(figures, "draw_run", broken)
     probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_train_steps=60", "save_figure=true")
     assert "No curves.png: ValueError: 'Qt4Agg' is not a valid value\n" in capsys.readouterr().err
     assert (tmp_path / "finished.json").exists()

@@ -17,6 +17,10 @@ from agent.networks.mlp import Gradient, Linear, fast_affine, fast_matmul, weigh
 from agent.toolkit.hooks import Phased, TracksBatchStatistics
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 
+# Limits of r, the ratio of standard deviations, and of d, the difference of means in units of the running
+# standard deviation.
+R_MAX, D_MAX = 3.0, 5.0
+
 
 class Statistics(NamedTuple):
     """The statistics, (1, width) or (N, 1, width), of y = (x - centre) * inv_std * scale + shift.
@@ -53,8 +57,6 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         momentum: share of the old running statistics that each step keeps.
         renorm_after: steps before batches are renormalised; None: never.
         unbiased: whether the running variance follows the batch's unbiased variance, B / (B - 1) times the biased one.
-        r_max, d_max: limits of r, the ratio of standard deviations, and of d, the difference of means in units of the
-            running standard deviation.
     """
 
     def __init__(
@@ -64,13 +66,11 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         momentum: UnitInterval = 0.99,
         eps: PositiveFloat = 1e-3,
         renorm_after: NonNegativeInt | None = None,
-        r_max: PositiveFloat = 3.0,
-        d_max: PositiveFloat = 5.0,
         unbiased: bool = False,
     ):
         super().__init__()
         self.momentum, self.eps, self.unbiased = momentum, eps, unbiased
-        self.renorm_after, self.r_max, self.d_max = renorm_after, r_max, d_max
+        self.renorm_after = renorm_after
         shape = (1, width) if num_members is None else (num_members, 1, width)
         self.scale = nn.Parameter(torch.ones(shape))
         self.shift = nn.Parameter(torch.zeros(shape))
@@ -102,8 +102,8 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         if self._renormalises is False:
             return Statistics(True, mean, torch.rsqrt(var + self.eps))
         running = torch.rsqrt(self.running_var + self.eps)
-        r = (torch.sqrt(var + self.eps) * running).clamp_(1 / self.r_max, self.r_max)
-        d = ((mean - self.running_mean) * running).clamp_(-self.d_max, self.d_max)
+        r = (torch.sqrt(var + self.eps) * running).clamp_(1 / R_MAX, R_MAX)
+        d = ((mean - self.running_mean) * running).clamp_(-D_MAX, D_MAX)
         if self._renormalises is None:
             warm = self.num_steps >= self.renorm_after  # type: ignore[operator]
             r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)

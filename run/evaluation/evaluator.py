@@ -35,7 +35,7 @@ def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]
     """
     num_threads, sampling = torch.get_num_threads(), nullcontext()
     torch.set_num_threads(1)
-    if sample_seed is not None and hasattr(agent, "sampling"):
+    if sample_seed is not None:
         sampling = agent.sampling(episode_seed(sample_seed, EVAL_ACTIONS_STREAM, step))
     try:
         with eval_mode(agent), sampling:

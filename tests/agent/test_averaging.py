@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 from agents import OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
-from runs import assert_goes_on
 from same_run import same
 
 from agent.networks.mlp import Linear
 from agent.policy import load_policy
-from run.run_policy import load_run_policy
 from utils import eval_mode
 
 SHARE = 0.25
@@ -81,21 +79,3 @@ def test_what_is_evaluated_is_what_is_saved(tmp_path: Path) -> None:
         np.testing.assert_array_equal(agent.act(OBS), expected)
     np.testing.assert_array_equal(load_policy(tmp_path / "policy.pt").act(OBS), expected)
     np.testing.assert_array_equal(agent.policy.with_weights(agent.policy.weights()).act(OBS), expected)
-
-
-@pytest.mark.thorough
-def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: Path) -> None:
-    run = (
-        *("env=probes:ProbeDrawn-v0", "num_train_steps=160", "num_seed_steps=40", "num_threads=1", AVERAGED),
-        *("eval_frequency=50", "checkpoint_frequency=30", "eval_in_background=false"),
-    )
-    straight, dying = tmp_path / "straight", tmp_path / "killed"
-    assert_goes_on(tmp_path, 130, *run)
-    best = [load_policy(folder / "checkpoints/best/policy.pt").weights() for folder in (straight, dying)]
-    assert same(*best)
-    played = load_run_policy(dying, "cpu", ["probes"])
-    env = played.make_env(False)
-    obs, _ = env.reset(seed=0)
-    env.close()
-    assert np.array_equal(played.actor.act(obs), load_policy(played.path / "policy.pt").act(obs))
-    assert not np.array_equal(played.actor.act(obs), played.actor.newest_policy.act(obs))

@@ -54,7 +54,7 @@ def encoded64(weights: Weights, images: torch.Tensor) -> torch.Tensor:
 
 def policy64(weights: Weights, features: torch.Tensor, eps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """An action and its log-density, from the textbook."""
-    mu, s = mlp64(weights, features)[0].chunk(2, 1)
+    mu, s = mlp64(weights, features).chunk(2, 1)
     std = torch.exp(-10 + 6 * (torch.tanh(s) + 1))
     action = torch.tanh(mu + std * eps)
     log_prob = torch.distributions.Normal(mu, std).log_prob(mu + std * eps) - torch.log(1 - action**2)
@@ -108,10 +108,10 @@ def test_an_update_equals_the_formulas_in_float64() -> None:
     obs, next_obs = shifted64(batch.obs, shifts[0]), shifted64(batch.next_obs, shifts[1])
     with torch.no_grad():  # the target: the mean over both views of next_obs, each with its own action
         next_action, next_log_prob = policy64(actor[8:], encoded64(actor, next_obs), eps[: 2 * BATCH].double())
-        next_q = q64(target[8:], encoded64(target, next_obs), next_action)[0].min(0).values
+        next_q = q64(target[8:], encoded64(target, next_obs), next_action).min(0).values
         value = (next_q - 0.1 * next_log_prob).view(2, BATCH).mean(0)
         y = reward[:, 0] + 0.99 * discount[:, 0] * value
-    per_view = [q64(critic[8:], encoded64(critic, view), action)[0] for view in obs.chunk(2)]
+    per_view = [q64(critic[8:], encoded64(critic, view), action) for view in obs.chunk(2)]
     loss = sum(((q - y) ** 2).mean(1).sum() for q in per_view)  # over both views of obs
     assert isinstance(loss, torch.Tensor)
     gradients = torch.autograd.grad(loss, critic)
@@ -126,7 +126,7 @@ def test_an_update_equals_the_formulas_in_float64() -> None:
     actor = [w.detach().requires_grad_() for w in (*stepped[:4], *actor[4:])]
     features = encoded64(actor, obs[:BATCH])
     new_action, log_prob = policy64(actor[8:], features, eps[2 * BATCH :].double())
-    q = q64(stepped[8:], encoded64(stepped, obs[:BATCH]), new_action)[0].min(0).values
+    q = q64(stepped[8:], encoded64(stepped, obs[:BATCH]), new_action).min(0).values
     loss = (0.1 * log_prob - q).mean()
     gradients = torch.autograd.grad(loss, actor[4:])
     learned = [p for p in agent.actor.parameters() if p.requires_grad]

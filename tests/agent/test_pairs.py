@@ -15,8 +15,11 @@ from typing import Any
 import composed
 import probes
 import pytest
+from hydra.errors import ConfigCompositionException
 from parts import AGENTS, PARTS, overrides, table
 from runs import SILENT, assert_same, go_on
+
+from utils import UserError
 
 Row = dict[str, Any]
 Pair = frozenset[tuple[str, Any]]  # two times (factor, value)
@@ -109,6 +112,13 @@ def test_every_pair_is_in_a_run_or_is_refused() -> None:
     left = [dict(pair) for pair in PAIRS if pair not in in_runs]
     assert {(pair.pop("agent"), *pair.values()) for pair in left} == set(REFUSED)
     assert all(allowed(row) for row in ROWS)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "part"), REFUSED)
+def test_what_the_page_calls_refused_is(tmp_path: Path, name: str, part: str) -> None:
+    with pytest.raises((UserError, ConfigCompositionException)):
+        probes.workspace(tmp_path, *words_of(name, part))
 
 
 @pytest.mark.parametrize(

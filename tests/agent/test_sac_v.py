@@ -9,7 +9,7 @@ SMALLER = (*SMALL, "agent.value.hidden_dim=16")
 
 
 def value64(weights: list[torch.Tensor], obs: torch.Tensor) -> torch.Tensor:
-    return mlp64(weights, obs)[0][:, 0]
+    return mlp64(weights, obs)[:, 0]
 
 
 def log_density64(weights: torch.Tensor, mu: torch.Tensor, std: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
@@ -42,7 +42,7 @@ def test_update_equals_the_formulas_in_float64(which: str, gradient: str, prior:
     u = agent.actor(batch.obs).sample_u(eps).double()
     agent.compute_update(batch, Given(eps))
 
-    out = mlp64(actor, obs)[0]
+    out = mlp64(actor, obs)
     if which == "sac_2018":
         parts = out.view(64, -1, 2 * ACTION_DIM + 1)
         shares = torch.softmax(parts[:, :, 0], 1)
@@ -56,11 +56,11 @@ def test_update_equals_the_formulas_in_float64(which: str, gradient: str, prior:
     log_pi = log_density64(shares, mu, torch.exp(log_std), u)
     a = torch.tanh(u)
     log_p = (-(a**2) / 2 - np.log(np.sqrt(2 * np.pi))).sum(1) if prior == "normal" else torch.zeros(64).double()
-    q_new, v = q64(critic, obs, a)[0], value64(value, obs)
+    q_new, v = q64(critic, obs, a), value64(value, obs)
     with torch.no_grad():
         y = 2 * reward[:, 0] + 0.99 * discount[:, 0] * value64(slow, next_obs)
         v_target = q_new.min(0).values - alpha * log_pi + log_p
-    critic_loss = weight * ((q64(critic, obs, action)[0] - y) ** 2).mean(1).sum()
+    critic_loss = weight * ((q64(critic, obs, action) - y) ** 2).mean(1).sum()
     value_loss = weight * ((v - v_target) ** 2).mean()
     judged = q_new[0] if which == "sac_2018" else q_new.min(0).values
     if gradient == "reparameterised":

@@ -77,6 +77,5 @@ def test_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     beside.envs.step = noted  # type: ignore[method-assign]
     beside.loop.stepping = Stepping(beside.envs, beside.agent.execution)
     beside.run()
-    beside.close()
     assert used.count("environments_0") > 30
     assert_same(tmp_path / "beside", tmp_path / "here")

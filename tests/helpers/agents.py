@@ -34,7 +34,7 @@ def make_agent(
     return build_agent(cfg, EnvSpec(obs, *action), torch.device(device))
 
 
-def make_batch(size: int, images: bool = False, discrete: bool = False) -> Batch:
+def make_batch(size: int, images: bool = False) -> Batch:
     random = torch.Generator().manual_seed(1)
     batch = Batch(
         obs=torch.randn(size, OBS_DIM, generator=random),
@@ -43,8 +43,6 @@ def make_batch(size: int, images: bool = False, discrete: bool = False) -> Batch
         next_obs=torch.randn(size, OBS_DIM, generator=random),
         discount=(torch.rand(size, 1, generator=random) > 0.2).float(),
     )
-    if discrete:
-        batch = batch._replace(action=torch.randint(ACTION_DIM, (size, 1), generator=random).float())
     if not images:
         return batch
     obs, next_obs = torch.randint(256, (2, size, *IMAGE), generator=random, dtype=torch.uint8)
@@ -92,25 +90,21 @@ class Silent:
         return False
 
 
-def mlp64(weights: list[torch.Tensor], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the output, and each row's margin: the smallest distance of any ReLU's input from the kink at 0."""
-    margin = torch.full((len(x),), torch.inf, dtype=torch.float64)
+def mlp64(weights: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     for i in range(0, len(weights), 2):
         x = x @ weights[i] + weights[i + 1]
         if i < len(weights) - 2:
-            margin = torch.minimum(margin, x.detach().abs().amin(1))
             x = torch.maximum(x, torch.zeros_like(x))
-    return x, margin
+    return x
 
 
 def double(module: torch.nn.Module) -> list[torch.Tensor]:
     return [parameter.detach().double().requires_grad_() for parameter in module.parameters()]
 
 
-def q64(weights: list[torch.Tensor], obs: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns both critics' values (2, B), and the smaller of their margins (B,)."""
-    values, margins = zip(*(mlp64([w[i] for w in weights], torch.cat([obs, action], 1)) for i in (0, 1)), strict=True)
-    return torch.stack(values)[:, :, 0], torch.minimum(*margins)
+def q64(weights: list[torch.Tensor], obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+    """Returns both critics' values (2, B)."""
+    return torch.stack([mlp64([w[i] for w in weights], torch.cat([obs, action], 1)) for i in (0, 1)])[:, :, 0]
 
 
 def relative(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:

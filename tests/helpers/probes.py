@@ -279,5 +279,4 @@ def train(folder: Path, *overrides: str) -> Workspace:
     """Runs such a workspace to its end, and returns it closed."""
     trained = workspace(folder, *overrides)
     trained.run()
-    trained.close()
     return trained

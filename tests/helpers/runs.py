@@ -46,7 +46,6 @@ def die_in(dying: Workspace, step: int) -> None:
     at_step(dying, step, die, or_later=True)
     with pytest.raises(Killed):
         dying.run()
-    dying.close()
 
 
 def at_step(run: Workspace, step: int, happens: Callable[[], Any], or_later: bool = False) -> None:
@@ -65,7 +64,6 @@ def go_on(folder: Path, *overrides: str) -> Workspace:
     cfg = load_settings(folder, ("probes", "own_buffers", "counting"), overrides)
     continued = Workspace(cfg, folder, resume=True)
     continued.run()
-    continued.close()
     return continued
 
 

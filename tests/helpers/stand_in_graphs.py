@@ -17,6 +17,7 @@ from replay.device import STORAGES
 from replay.frames import FrameBuffer
 from replay_buffer import ReplayBuffer
 from settings.compose import CONFIG_DIR
+from settings.obs_spec import ObsSpec
 
 CPU = torch.device("cpu")
 DELAYED = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=2")
@@ -138,8 +139,10 @@ def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:
 
 def make_buffer(storage: str, device: torch.device = CPU, images: bool = False, discrete: bool = False) -> ReplayBuffer:
     """Makes a buffer for 60 rows and adds 40; of images, the newest 31 still have all their frames."""
-    kinds, shape, options = (frames.STORAGES, IMAGE, {"frame_stack": STACK}) if images else (STORAGES, (OBS_DIM,), {})
-    buffer = kinds[storage](shape, (1 if discrete else ACTION_DIM,), 60, device, **options)
+    spec = ObsSpec(IMAGE, frame_stack=STACK) if images else ObsSpec(vector_dim=OBS_DIM)
+    options = {"obs_spec": spec} if images else {}
+    kinds = frames.STORAGES if images else STORAGES
+    buffer = kinds[storage](spec.shape, (1 if discrete else ACTION_DIM,), 60, device, **options)
     fill(buffer, 40, seed=0)
     return buffer
 

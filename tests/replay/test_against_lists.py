@@ -22,6 +22,7 @@ from replay import device, frames
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
 from run.checkpoint import BUFFER, MANIFEST, Checkpoints, list_checkpoints, read_checkpoint
+from settings.obs_spec import ObsSpec
 from utils import UserError
 
 GAMMA = 0.5  # with whole rewards, all sums are exact
@@ -165,7 +166,8 @@ class Runs(RuleBasedStateMachine):
     def new_buffer(self, storage: str) -> ReplayBuffer:
         if self.stack:
             kind: Any = frames.STORAGES[storage]
-            return kind((self.stack, 2, 2), (1,), self.capacity, CPU, frame_stack=self.stack)
+            spec = ObsSpec((self.stack, 2, 2), frame_stack=self.stack)
+            return kind(spec.shape, (1,), self.capacity, CPU, obs_spec=spec)
         return device.STORAGES[storage]((2,), (1,), self.capacity, CPU)
 
     @rule(outcomes=OUTCOMES, times=st.sampled_from([1, 1, 9]))

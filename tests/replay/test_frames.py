@@ -51,15 +51,6 @@ def test_a_frame_that_stays_the_same_is_one_frame_and_loses_few_rows() -> None:
     assert newest.reward.min() >= 1000 - len(buffer)
 
 
-def test_a_state_without_its_rows_begins_anew() -> None:
-    buffer, _ = filled(333, length=1)
-    buffer.load_state_dict(buffer.state_dict() | {"num_added": 0})
-    assert (len(buffer), buffer.frames.num_added) == (0, 0)
-    blank = np.zeros(SHAPE, np.uint8)
-    buffer.add(blank, np.zeros(2), 5.0, blank, False, False)
-    assert buffer.sample(3).reward.tolist() == [[5.0]] * 3
-
-
 def test_two_frames_of_one_checksum_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zlib.crc32", lambda frame: 0)
     buffer, added = filled(100, length=9)

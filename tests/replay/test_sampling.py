@@ -124,14 +124,10 @@ def test_a_restored_buffer_draws_the_same_rows(sampling: Any) -> None:
         use(whole, restored)
 
 
-def test_a_checkpoint_without_priorities_or_without_rows_begins_anew() -> None:
+def test_a_checkpoint_without_priorities_begins_with_equal_ones() -> None:
     plain, buffer = buffer_with(None), buffer_with(partial(Prioritised, floor=1.0), rows=0)
     take_over(buffer, plain)
     assert_drawn(np.bincount(buffer.sample(20_000).index, minlength=12), np.ones(12))
-    empty = buffer_with(Prioritised, rows=0)
-    empty.load_state_dict(buffer.state_dict() | {"num_added": 0})
-    fill(empty, 1, seed=0)
-    assert (empty.sample(5).index == 0).all()
 
 
 def test_it_is_refused_without_replacement() -> None:

@@ -22,7 +22,6 @@ def test_what_breaks_in_an_environment_is_raised(
     run = probes.workspace(tmp_path, f"env=Probe{env}-v0", *RUN)
     with pytest.raises(error, match=message) as caught:
         run.run()
-    run.close()
     assert caught.traceback[-1].path.name == "probes.py"
     (note,) = caught.value.__notes__
     assert note.startswith("stopped at step 4") and note.endswith("step_30")
@@ -33,7 +32,6 @@ def test_what_breaks_in_another_process_is_raised_here_and_shown_with_its_own_tr
     run = probes.workspace(tmp_path, "env=probes:ProbeFaulty-v0", *RUN, "async_envs=true", "num_envs=2")
     with pytest.warns(UserWarning, match="probes.py"), pytest.raises(ValueError, match="lost\nits way"):
         run.run()  # Gymnasium logs the process's traceback
-    run.close()
     assert (tmp_path / "checkpoints/step_60").exists() and not (tmp_path / "finished.json").exists()
 
 

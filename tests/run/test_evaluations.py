@@ -63,7 +63,6 @@ def test_training_goes_on_meanwhile_and_waits_for_the_previous_evaluation(
     monkeypatch.setattr(BackgroundEvaluator, "has_answered", False)
     monkeypatch.setattr(BackgroundEvaluator, "wait", noted)
     run.run()
-    run.close()
     assert waited == [100, 150, 200, 200]
     assert "evaluator" not in vars(run.evaluations)  # this process made no evaluator
     assert_same(tmp_path / "run", straight)
@@ -108,7 +107,6 @@ def test_if_the_process_dies_or_hangs_the_run_evaluates_itself(
 
     monkeypatch.setattr(BackgroundEvaluator, "begin", hit)
     run.run()
-    run.close()
     assert_same(tmp_path / "run", straight)
     # That of step 100 may have answered before it died.
     assert re.search(rf"From step 1[05]0 on, training waits for evaluations \({reason}", capsys.readouterr().out)
@@ -126,7 +124,6 @@ def test_a_run_that_may_be_pruned_waits_and_ends_with_the_row_that_decides(tmp_p
 
     run.evaluations.prune = decide
     last_return = run.run()
-    run.close()
     assert (asked, run.step) == ([50, 100], 100)
     returns, expected = ([row["episode_reward"] for row in rows(f / "eval.csv")] for f in (tmp_path / "run", straight))
     assert returns == expected[:2]
@@ -145,7 +142,6 @@ def test_a_signal_ends_both_processes_and_nothing_is_lost(
         at_step(run, at, lambda: threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start())
     with pytest.raises(Stopped):  # before the grace period ends this process
         run.run()
-    run.close()
     unanswered.undo()
     go_on(tmp_path / "run", "eval_in_background=false")
     assert_same(tmp_path / "run", straight)

@@ -51,7 +51,6 @@ def test_a_run_that_calls_exit_has_failed(tmp_path: Path) -> None:
     at_step(run, 42, lambda: sys.exit(0))
     with pytest.raises(RunError, match=r"^sys\.exit was called") as caught:
         run.run()
-    run.close()
     assert isinstance(caught.value.__cause__, SystemExit) and read_finished(tmp_path) is None
 
 
@@ -61,7 +60,6 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path, capsys: 
     limit_from(run, 70, 9000)
     with no_file_longer_than(2**40), pytest.raises(OSError) as caught:
         run.run()
-    run.close()
     assert caught.value.__notes__[-1].startswith("stopped at step 160; ")
     assert re.search("No checkpoint at step 90: .*; step_60 stays", capsys.readouterr().err)
     assert read_newest(tmp_path / "run", "agent", "run", identity={}, with_rows=True).manifest["step"] == 60
@@ -82,7 +80,6 @@ def test_a_log_that_cannot_be_written_stops_the_run_and_loses_nothing(tmp_path: 
     limit_from(stopped, 45, num_bytes)
     with pytest.raises(OSError, match="File too large"), no_file_longer_than(2**40):
         stopped.run()
-    stopped.close()
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", tmp_path / "straight")
 
@@ -91,7 +88,6 @@ def test_the_first_checkpoint_has_to_be_written(tmp_path: Path) -> None:
     run = probes.workspace(tmp_path, *PROBE)
     with pytest.raises(OSError) as caught, no_file_longer_than(3000):
         run.run()
-    run.close()
     assert caught.value.__notes__ == ["stopped at step 0; nothing was saved"]
     assert not (tmp_path / "train.csv").exists()
 
@@ -103,7 +99,6 @@ def test_a_folder_that_was_deleted_stays_deleted(tmp_path: Path, overrides: tupl
     at_step(run, 42, lambda: shutil.rmtree(folder))
     with pytest.raises(FileNotFoundError):
         run.run()
-    run.close()
     assert not folder.exists()
 
 
@@ -145,7 +140,6 @@ def test_what_is_not_finite_stops_the_run_and_is_not_kept(tmp_path: Path, what: 
         run.agent.update = lambda *_: None
     with pytest.raises(RunError, match=message) as caught:
         run.run()
-    run.close()
     assert caught.value.__notes__ == [f"stopped at step {run.step}; the newest checkpoint is {tmp_path}/{NEWEST}"]
     stored = run.replay_buffer
     assert np.isfinite(stored.rows[: len(stored)]).all()
@@ -157,5 +151,4 @@ def test_a_loss_is_looked_at_before_each_checkpoint(tmp_path: Path) -> None:
     at_step(run, 50, lambda: run.logger.log("train_actor/loss", torch.tensor(torch.inf), 50))
     with pytest.raises(RunError, match="train_actor/loss is inf"):
         run.run()
-    run.close()
     assert run.step == 60 and run.checkpoints.newest == tmp_path / NEWEST

@@ -69,7 +69,6 @@ def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
         load_settings(tmp_path / "run")
     continued = Workspace(load_settings(tmp_path / "run", ["my_package"]), tmp_path / "run", resume=True)
     continued.run()
-    continued.close()
     assert_same(tmp_path / "run", tmp_path / "straight")
 
 

@@ -126,7 +126,6 @@ def test_normalisers_see_every_transition_once(tmp_path: Path) -> None:
             largest = max(largest, abs(running))
     assert agent.reward_normaliser.state_dict()["largest"] == pytest.approx(largest)
     run.run()  # three environments, after the data set's one
-    run.close()
     assert agent.observation_normaliser.count == 36 + 2 * run.replay_buffer.num_added
 
 

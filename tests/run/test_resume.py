@@ -13,7 +13,7 @@ import torch
 from agents import TINY
 from kills import Killed
 from omegaconf import OmegaConf
-from runs import ROOT, RUN, assert_goes_on, assert_same, die_in, go_on, run_until
+from runs import ROOT, RUN, assert_same, die_in, go_on, run_until
 from same_run import timeless
 
 import train
@@ -95,12 +95,6 @@ def test_the_command_line_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert_same(tmp_path / "killed", tmp_path / "straight")
 
 
-@pytest.mark.thorough
-def test_environments_may_move_into_processes(tmp_path: Path) -> None:
-    run = (*RUN, "env=probes:ProbeDrawn-v0", "num_envs=2")
-    assert assert_goes_on(tmp_path, 100, *run, then=("async_envs=true",))[1].cfg.async_envs
-
-
 def test_every_generator_goes_on(tmp_path: Path) -> None:
     def draw() -> tuple[float, ...]:
         return random.random(), np.random.random(), np.random.normal(), torch.rand(1).item()
@@ -108,7 +102,6 @@ def test_every_generator_goes_on(tmp_path: Path) -> None:
     first = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=30")
     draw()
     first.run()
-    first.close()
     expected = draw()
     Workspace(resume.load_settings(tmp_path), tmp_path, resume=True).close()
     assert draw() == expected
@@ -125,7 +118,6 @@ def test_a_kill_during_an_evaluation_loses_none(tmp_path: Path) -> None:
     dying.evaluations.evaluator.evaluate = die  # type: ignore[method-assign]
     with pytest.raises(Killed):
         dying.run()
-    dying.close()
     go_on(tmp_path / "killed")
     assert_same(tmp_path / "killed", tmp_path / "straight")
 

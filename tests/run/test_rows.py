@@ -82,7 +82,6 @@ def test_the_progress_bar_says_when_an_evaluation_is_made_and_how_the_last_one_e
     monkeypatch.setattr(tqdm, "set_postfix_str", lambda bar, text="", refresh=True: said.append(text))
     run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", "num_train_steps=15", "eval_frequency=10")
     run.run()
-    run.close()
     # Episodes last five steps; the last evaluation is made at the run's end.
     assert said == ["evaluating step 10", *["evaluated at 5.0"] * 2, "evaluating step 15", "evaluated at 5.0"]
 

@@ -234,8 +234,7 @@ def test_first_episodes_are_cut_so_that_worlds_do_not_end_together(resumed: bool
     assert max(cut) < 30 and sum(cut) == 800  # two episodes end in each world
 
 
-@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_so_are_those_of_single_environments_and_resumed_in_the_middle(asynchronous: bool) -> None:
+def test_so_are_those_of_single_environments_and_resumed_in_the_middle() -> None:
     def lengths(envs: Any, steps: int) -> list[list[int]]:
         ended: list[list[int]] = [[] for _ in range(8)]
         for step in range(steps):
@@ -247,7 +246,7 @@ def test_so_are_those_of_single_environments_and_resumed_in_the_middle(asynchron
         return ended
 
     make, every = partial(make_env, "Pendulum-v1", 1, 2), {"reset_mask": np.ones(8, bool)}
-    envs, again = (make_vector_env(make, 5, 8, asynchronous, first_steps=200) for _ in range(2))
+    envs, again = (make_vector_env(make, 5, 8, False, first_steps=200) for _ in range(2))
     envs.reset(options=every)
     lengths(envs, 1)
     again.reset(options=every | {"states": envs.call("state_dict")})

@@ -34,7 +34,6 @@ def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: 
     again = re.escape(shlex.quote(f"resume={tmp_path / 'a run'}"))
     with pytest.raises(Stopped, match=f"at step 43; continue with: python train.py {again}") as ended:
         run.run()
-    run.close()
     assert ended.value.exit_code == code
     assert (tmp_path / "a run/train.csv").read_text().splitlines()[-1].startswith("9,43,3.0")  # the cut episode's row
     assert go_on(tmp_path / "a run").step == 160
@@ -53,7 +52,6 @@ def test_a_second_sigterm_does_not_end_the_process_before_it_has_said_that_it_sa
     at_step(run, 42, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Stopped, match="SIGTERM at step 43") as ended:
         run.run()
-    run.close()
     assert ended.value.exit_code == 75
 
 
@@ -69,7 +67,6 @@ def test_a_signal_after_the_last_step_does_not_keep_the_run_from_being_finished(
     run.logger.close = close_and_receive  # type: ignore[method-assign]
     with pytest.raises(Stopped, match="SIGTERM at step 160"):
         run.run()
-    run.close()
     assert read_finished(tmp_path) is not None
 
 
@@ -96,7 +93,6 @@ def test_an_evaluation_is_cut_short_and_made_again(tmp_path: Path, step: int) ->
     stopped.evaluations.evaluator.evaluate = signalled  # type: ignore[method-assign]
     with pytest.raises(Stopped, match=f"SIGTERM at step {step}"):
         stopped.run()
-    stopped.close()
     assert step not in finished
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", tmp_path / "straight")
@@ -107,7 +103,6 @@ def test_under_nohup_a_closed_terminal_changes_nothing(tmp_path: Path) -> None:
     run = probes.workspace(tmp_path, *PROBE)
     at_step(run, 42, lambda: os.kill(os.getpid(), signal.SIGHUP))
     run.run()
-    run.close()
     assert run.step == 160
 
 
@@ -137,7 +132,6 @@ def test_under_submitit_its_own_handler_queues_the_job_again(tmp_path: Path, mon
         at_step(run, 42, lambda: os.kill(os.getpid(), signal.SIGUSR2))
         with pytest.raises(SystemExit):
             run.run()
-        run.close()
     finally:
         signal.signal(signal.SIGUSR2, before), signal.signal(signal.SIGTERM, term)
     assert queued == [True]

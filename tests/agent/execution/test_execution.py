@@ -6,7 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from agents import SMALL, make_agent
+from agents import ACTION_DIM, OBS_DIM, SMALL, make_agent
+from forks import ForkAgent
 from stand_in_graphs import (
     AGENTS,
     CHANGES,
@@ -159,7 +160,7 @@ def test_learning_rates_and_the_temperature_follow_their_schedules_in_a_graph() 
 
 
 def test_what_cannot_be_had_here_is_one_line() -> None:
-    plain, own = make_agent(*SMALL), object()
+    plain, own = make_agent(*SMALL), ForkAgent(OBS_DIM, ACTION_DIM, (-1.0, 1.0), CPU)
     frozen = make_agent(*SMALL, f"reward_scale={LINEAR}", f"agent.critic_lr={LINEAR}")
     for agent, device, chosen in ((plain, CPU, "recorded"), (own, GPU, "eager"), (frozen, GPU, "eager")):
         assert choose_execution("auto", agent, device) == chosen

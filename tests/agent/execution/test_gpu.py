@@ -54,7 +54,7 @@ def test_captured_updates_are_the_eager_ones_to_rounding(name: str, storage: str
         for part in ("actor", "critic", "critic_target"):
             del ours[part]["trunk.0.shift"], expected[part]["trunk.0.shift"]
     assert_near(ours, expected)
-    assert len(captured.execution._graphs) == 1 + bool(delays)
+    assert len(captured.execution._replays) == 1 + bool(delays)
 
 
 def test_compiled_and_captured_updates_are_the_eager_ones_to_rounding() -> None:
@@ -122,4 +122,4 @@ def test_training_on_a_gpu_captures_and_mirrors_of_itself(tmp_path: Path) -> Non
     used = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert (used["execution"], used["replay_storage"]) == ("captured", "device")
     assert run.agent.num_updates > 0
-    assert run.agent.execution._graphs
+    assert run.agent.execution._replays

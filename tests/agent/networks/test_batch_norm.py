@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from agent.networks import batch_norm
-from agent.networks.batch_norm import BatchNorm
+from agent.networks.batch_norm import D_MAX, R_MAX, BatchNorm
 from agent.networks.mlp import Linear
 
 
@@ -15,8 +15,8 @@ def textbook(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:
     mean, var = x.mean(-2, keepdim=True), x.var(-2, keepdim=True, unbiased=False)
     if norm.renorm_after is not None and norm.num_steps >= norm.renorm_after:
         running = torch.sqrt(norm.running_var + norm.eps)
-        r = (torch.sqrt(var + norm.eps) / running).clamp(1 / norm.r_max, norm.r_max).detach()
-        d = ((mean - norm.running_mean) / running).clamp(-norm.d_max, norm.d_max).detach()
+        r = (torch.sqrt(var + norm.eps) / running).clamp(1 / R_MAX, R_MAX).detach()
+        d = ((mean - norm.running_mean) / running).clamp(-D_MAX, D_MAX).detach()
         mean, var = mean - d * torch.sqrt(var) / r, var / r**2
     return (x - mean) / torch.sqrt(var + norm.eps) * norm.scale + norm.shift
 
