@@ -122,19 +122,20 @@ class Workspace:
         }
         self.logger = instantiate(self.used["logger"], _convert_="all")(log_dir=work_dir)
 
-        # Evaluations. A user's evaluator runs in this process.
-        projects_own = get_object(cfg.evaluator["_target_"]) is Evaluator
+        # Evaluations. The project's evaluator is built when needed; a user's is built now, as it may have a state.
+        make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, films)
+        own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
         self.stopping = Stopping()
         first_batch = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
         self.progress = Progress(cfg, max(cfg.min_buffer_size, first_batch))
         self.best = BestPolicy(work_dir)
         self.evaluations = Evaluations(
             self.agent,
-            partial(make_evaluator, cfg, work_dir, films),
+            (lambda: own_evaluator) if own_evaluator else make,
             self.logger,
             self.progress,
             self.stopping,
-            make_background_evaluator(cfg, work_dir, films, self.agent, device) if projects_own else None,
+            make_background_evaluator(cfg, work_dir, films, self.agent, device) if own_evaluator is None else None,
             best=self.best if cfg.checkpoint_frequency else None,
             prune=prune,
         )
@@ -147,6 +148,7 @@ class Workspace:
             "progress": self.progress,
             "n_step": self.n_step,
             **({} if self.seed_policy is self.agent else {"seed_policy": self.seed_policy}),
+            **({"evaluator": own_evaluator} if hasattr(own_evaluator, "state_dict") else {}),
             "evaluations": self.evaluations,
             "random": GlobalGenerators(device),  # after the others, whose restoring may draw random numbers
             "best": self.best,

@@ -9,7 +9,7 @@ import probes
 import pytest
 import torch
 from omegaconf import OmegaConf
-from runs import rows
+from runs import assert_goes_on, rows
 from same_run import timeless
 
 from run.workspace import Workspace
@@ -128,11 +128,11 @@ def test_each_environment_has_a_stream_of_its_own(env: str, tmp_path: Path) -> N
     run.close()
 
 
-def test_an_evaluator_of_ones_own(tmp_path: Path) -> None:
-    overrides = ("evaluator._target_=probes.ConstantEvaluator", "num_train_steps=100", "eval_frequency=50")
-    probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides)
-    written = [(row["step"], row["episode_reward"], row["episode_length"]) for row in rows(tmp_path / "eval.csv")]
-    assert written == [("50", "50.0", "7.0"), ("100", "100.0", "7.0")]
+def test_an_evaluator_of_ones_own_goes_on(tmp_path: Path) -> None:
+    overrides = ("evaluator._target_=probes.CountingEvaluator", "num_train_steps=100", "eval_frequency=50")
+    assert_goes_on(tmp_path, 80, "env=ProbeTimeLimit-v0", *overrides, "checkpoint_frequency=30")
+    written = [(row["step"], row["episode_reward"]) for row in rows(tmp_path / "killed/eval.csv")]
+    assert written == [("50", "1.0"), ("100", "2.0")]
 
 
 def test_an_agent_of_a_fork_trains_and_says_that_it_cannot_be_resumed(
