@@ -14,7 +14,7 @@ from envs.simulator import Simulator
 from physics import tasks
 from physics.training import TrainingWorlds
 from physics.worlds import Worlds
-from run.execution import free_cores, resolve_device
+from run.execution import resolve_device, world_threads
 from settings.env_ids import SUITE_TASKS
 from settings.schema import ONLY_IN, Place, Settings
 from utils import UserError
@@ -84,7 +84,7 @@ def make_env_factory(cfg: Settings, place: Place, human: bool = False) -> Any:
     if is_simulator(cfg.env):
         make.worlds = partial(_make_simulator, cfg, place)
     elif is_batched(cfg):
-        task, cores = tasks.find(cfg.env), free_cores(cfg.device)
+        task, cores = tasks.find(cfg.env), world_threads(cfg.device)
         make.make_batch = lambda count, render: Worlds(make(render), task, cfg.env, count, cores)
     return make
 

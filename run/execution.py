@@ -45,7 +45,7 @@ def has_free_core(device: torch.device) -> bool:
     return CORES_SHARED not in os.environ and usable_cpus() > torch.get_num_threads()
 
 
-def free_cores(device: str) -> int:
+def world_threads(device: str) -> int:
     """Returns how many threads may step worlds in this process, beside a sweep's other runs or, in the process that
     evaluates, beside the training; `device` is the value of the run's key."""
     if CORES_SHARED in os.environ:

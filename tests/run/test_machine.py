@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from run import execution
-from run.execution import free_cores, set_precision
+from run.execution import set_precision, world_threads
 
 
 def test_precision_is_set_for_every_run() -> None:
@@ -32,4 +32,4 @@ def test_worlds_are_stepped_by_the_cores_that_training_leaves(
     monkeypatch.delenv(execution.CORES_SHARED, raising=False)
     if in_a_sweep:
         monkeypatch.setenv(execution.CORES_SHARED, "1")
-    assert free_cores(device) == cores
+    assert world_threads(device) == cores
