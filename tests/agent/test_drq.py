@@ -13,12 +13,8 @@ from agents import (
     SMALL,
     TINY,
     Given,
-    double,
     make_agent,
     make_batch,
-    mlp64,
-    q64,
-    relative,
 )
 
 from agent.augmentation import RandomShift
@@ -30,6 +26,29 @@ from utils import UserError
 DRQ = ("agent=drq", *SMALL, *TINY)
 STRIDES, PAD, BATCH = (2, 1), 2, 24
 Weights = list[torch.Tensor]
+
+
+def mlp64(weights: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    for i in range(0, len(weights), 2):
+        x = x @ weights[i] + weights[i + 1]
+        if i < len(weights) - 2:
+            x = torch.maximum(x, torch.zeros_like(x))
+    return x
+
+
+def double(module: torch.nn.Module) -> list[torch.Tensor]:
+    return [parameter.detach().double().requires_grad_() for parameter in module.parameters()]
+
+
+def q64(weights: list[torch.Tensor], obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+    """Returns both critics' values (2, B)."""
+    return torch.stack([mlp64([w[i] for w in weights], torch.cat([obs, action], 1)) for i in (0, 1)])[:, :, 0]
+
+
+def relative(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
+    """Returns the norm of the difference between two lists of tensors, relative to the norm of the second."""
+    a, b = (torch.cat([tensor.detach().double().reshape(-1) for tensor in tensors]) for tensors in (ours, theirs))
+    return ((a - b).norm() / b.norm()).item()
 
 
 def convolved64(weights: Weights, images: torch.Tensor) -> torch.Tensor:

@@ -1,101 +1,102 @@
 """Value-network agents against independent computations; the likelihood-ratio gradient against the exact one."""
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from agents import ACTION_DIM, SMALL, Always, Given, Silent, double, make_agent, make_batch, mlp64, q64, relative
+from agents import ACTION_DIM, SMALL, Always, Silent, make_agent, make_batch
+from formulas import Adam, Network, assert_same, batches, mlp, update
+
+from replay_buffer import Batch
 
 SMALLER = (*SMALL, "agent.value.hidden_dim=16")
+LR, GAMMA = 3e-4, 0.99
 
 
-def value64(weights: list[torch.Tensor], obs: torch.Tensor) -> torch.Tensor:
-    return mlp64(weights, obs)[:, 0]
-
-
-def log_density64(weights: torch.Tensor, mu: torch.Tensor, std: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+def log_density(shares: torch.Tensor, mu: torch.Tensor, std: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     """log of sum_k w_k prod_j N(u_j; mu_kj, std_kj) / (1 - tanh(u_j)^2), written out."""
-    normal = torch.exp(-((u.unsqueeze(1) - mu) ** 2) / (2 * std**2)) / (std * np.sqrt(2 * np.pi))
-    return torch.log((weights * normal.prod(2)).sum(1)) - torch.log(1 - torch.tanh(u) ** 2).sum(1)
+    normal = torch.exp(-((u.unsqueeze(1) - mu) ** 2) / (2 * std**2)) / (std * math.sqrt(2 * math.pi))
+    return torch.log((shares * normal.prod(2)).sum(1)) - torch.log(1 - torch.tanh(u) ** 2).sum(1)
 
 
+class SacV:
+    """All losses of the old values, then all steps, then V's slow copy.
+
+    Actor and slow copy step in every second update. The original of 2018 steps all in each; it has a mixture, a fixed
+    temperature, and a critic that alone judges actions.
+    """
+
+    def __init__(self, agent: Any, original: bool, reparameterised: bool, normal_prior: bool):
+        self.parts = {name: getattr(agent, name) for name in ("actor", "critic", "value", "value_target")}
+        self.actor, self.critic, self.value, self.slow = (Network.of(x.trunk, mlp) for x in self.parts.values())
+        self.log_alpha = {"log": torch.zeros((), requires_grad=True)}
+        nets = {"actor": self.actor.weights, "critic": self.critic.weights, "value": self.value.weights}
+        self.adams = {name: Adam(weights) for name, weights in {**nets, "alpha": self.log_alpha}.items()}
+        self.original, self.reparameterised, self.normal_prior = original, reparameterised, normal_prior
+
+    def q(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        return torch.stack([critic(torch.cat([obs, action], 1))[:, 0] for critic in self.critic.members()])
+
+    def update(self, batch: Batch, eps: torch.Tensor, u: torch.Tensor, count: int) -> None:
+        out, alpha = self.actor(batch.obs), self.log_alpha["log"].detach().exp()
+        if self.original:
+            parts = out.view(len(out), -1, 2 * ACTION_DIM + 1)
+            shares, mu, s = torch.softmax(parts[:, :, 0], 1), *parts[:, :, 1:].chunk(2, 2)
+            log_std = s.clamp(-20, 2)
+        else:
+            shares, (mu, s) = torch.ones(len(out), 1), out[:, None].chunk(2, 2)
+            log_std = -5 + 3.5 * (torch.tanh(s) + 1)
+        if self.reparameterised:
+            u = mu[:, 0] + torch.exp(log_std[:, 0]) * eps
+        log_pi, a = log_density(shares, mu, torch.exp(log_std), u), torch.tanh(u)
+        log_p = (-(a**2) / 2 - math.log(2 * math.pi) / 2).sum(1) if self.normal_prior else torch.zeros(len(a))
+        q_new, v, weight = self.q(batch.obs, a), self.value(batch.obs)[:, 0], 0.5 if self.original else 1.0
+        with torch.no_grad():
+            y = 2 * batch.reward[:, 0] + GAMMA * batch.discount[:, 0] * self.slow(batch.next_obs)[:, 0]
+            v_target = q_new.min(0).values - alpha * log_pi + log_p
+        losses = {
+            "critic": weight * ((self.q(batch.obs, batch.action) - y) ** 2).mean(1).sum(),
+            "value": weight * ((v - v_target) ** 2).mean(),
+        }
+        judged = q_new[0] if self.original else q_new.min(0).values
+        if self.original or count % 2 == 0:
+            if self.reparameterised:
+                losses["actor"] = (alpha * log_pi - judged - log_p).mean()
+            else:
+                losses["actor"] = (log_pi * (alpha * log_pi - judged + v - log_p).detach()).mean()
+            if self.original:
+                losses["actor"] = losses["actor"] + 0.001 / 2 * ((mu**2).mean() + (log_std**2).mean())
+        if not self.original:
+            losses["alpha"] = self.log_alpha["log"].exp() * (ACTION_DIM - log_pi.detach().mean())
+        for name, loss in losses.items():
+            self.adams[name].step(loss, LR)
+        if self.original or count % 2 == 0:
+            tau = 0.01 if self.original else 0.005
+            for name, weight in self.value.weights.items():
+                self.slow.weights[name] = (1 - tau) * self.slow.weights[name].detach() + tau * weight.detach()
+
+
+@pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("prior", ["uniform", "normal"])
 @pytest.mark.parametrize("gradient", ["reparameterised", "likelihood_ratio"])
 @pytest.mark.parametrize("which", ["sac_v", "sac_2018"])
-def test_update_equals_the_formulas_in_float64(which: str, gradient: str, prior: str) -> None:
+def test_fifty_updates_are_those_of_the_formulas(which: str, gradient: str, prior: str) -> None:
     overrides = [f"agent={which}", f"agent.policy_gradient={gradient}", f"agent.action_prior={prior}", "reward_scale=2"]
-    mixture = which == "sac_2018" and gradient == "likelihood_ratio"
-    if which == "sac_2018" and not mixture:
-        overrides.append("agent.actor.num_components=1")
-    if which == "sac_v":  # a std near exp(-9) would leave float32 no digits of (u - mu) / std
-        overrides.append("agent.actor.log_std_bounds=[-5,2]")
-    agent, batch = make_agent(*overrides, *SMALLER), make_batch(64)
-    with torch.no_grad():
-        for parameter in agent.value_target.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-        for module in (agent.actor, agent.critic, agent.value):  # away from the last layers' initial weights
-            module.trunk.layers[-1].weight.add_(0.3 * torch.randn_like(module.trunk.layers[-1].weight))
-    eps = torch.randn(64, agent.actor.noise_dim)
-    actor, critic, value, slow = (double(part) for part in (agent.actor, agent.critic, agent.value, agent.value_target))
-    obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
-    weight, alpha, reg = (0.5, 1.0, 0.001) if which == "sac_2018" else (1.0, 1.0, 0.0)
-
-    u = agent.actor(batch.obs).sample_u(eps).double()
-    agent.compute_update(batch, Given(eps))
-
-    out = mlp64(actor, obs)
-    if which == "sac_2018":
-        parts = out.view(64, -1, 2 * ACTION_DIM + 1)
-        shares = torch.softmax(parts[:, :, 0], 1)
-        mu, s = parts[:, :, 1 : 1 + ACTION_DIM], parts[:, :, 1 + ACTION_DIM :]
-        log_std = s.clamp(-20, 2)
-    else:
-        shares, mu, s = torch.ones(64, 1).double(), out[:, None, :ACTION_DIM], out[:, None, ACTION_DIM:]
-        log_std = -5 + 3.5 * (torch.tanh(s) + 1)
-    if gradient == "reparameterised":
-        u = mu[:, 0] + torch.exp(log_std[:, 0]) * eps.double()
-    log_pi = log_density64(shares, mu, torch.exp(log_std), u)
-    a = torch.tanh(u)
-    log_p = (-(a**2) / 2 - np.log(np.sqrt(2 * np.pi))).sum(1) if prior == "normal" else torch.zeros(64).double()
-    q_new, v = q64(critic, obs, a), value64(value, obs)
-    with torch.no_grad():
-        y = 2 * reward[:, 0] + 0.99 * discount[:, 0] * value64(slow, next_obs)
-        v_target = q_new.min(0).values - alpha * log_pi + log_p
-    critic_loss = weight * ((q64(critic, obs, action) - y) ** 2).mean(1).sum()
-    value_loss = weight * ((v - v_target) ** 2).mean()
-    judged = q_new[0] if which == "sac_2018" else q_new.min(0).values
-    if gradient == "reparameterised":
-        actor_loss = (alpha * log_pi - judged - log_p).mean()
-    else:
-        actor_loss = (log_pi * (alpha * log_pi - judged + v - log_p).detach()).mean()
-    actor_loss = actor_loss + reg / 2 * ((mu**2).mean() + (log_std**2).mean())
-
-    for part, weights, loss in (
-        (agent.critic, critic, critic_loss),
-        (agent.value, value, value_loss),
-        (agent.actor, actor, actor_loss),
-    ):
-        grads = torch.autograd.grad(loss, weights, retain_graph=True)
-        assert relative([p.grad for p in part.parameters()], list(grads)) < 1e-5
-    tau = 0.01 if which == "sac_2018" else 0.005
-    moved = [t.detach() + tau * (w.double() - t.detach()) for t, w in zip(slow, agent.value.parameters(), strict=True)]
-    assert relative(list(agent.value_target.parameters()), moved) < 1e-6
-    if which == "sac_v":
-        expected = (1.0 * (-log_pi.detach() + ACTION_DIM)).mean()
-        assert agent.temperature.parameter.grad.item() == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_delayed_policy_updates_leave_the_others_at_every_one() -> None:
-    agent, batch = make_agent("agent=sac_v", *SMALLER), make_batch(32)
-    log = Silent()
-    changed = []
-    for step in range(4):
-        parts = (agent.actor, agent.value, agent.critic, agent.value_target, agent.temperature)
-        before = [[p.detach().clone() for p in part.parameters()] for part in parts]
-        agent.update(Always(batch), log, step)
-        changed.append(
-            [not all(map(torch.equal, old, part.parameters())) for old, part in zip(before, parts, strict=True)]
-        )
-    assert changed == [[True] * 5, [False, True, True, False, True]] * 2
+    original, reparameterised = which == "sac_2018", gradient == "reparameterised"
+    overrides += ["agent.actor.num_components=1"] if original and reparameterised else []
+    overrides += [] if original else ["agent.actor.log_std_bounds=[-5,2]"]
+    agent = make_agent(*overrides, *SMALLER)
+    expected = SacV(agent, original, reparameterised, prior == "normal")
+    for count, (batch, eps, more) in enumerate(batches(50, 32)):
+        eps = torch.cat([eps, more], 1)[:, : agent.actor.noise_dim]  # a mixture's has one number more
+        u = agent.actor(batch.obs).sample_u(eps).detach()
+        update(agent, batch, eps)
+        expected.update(batch, eps, u, count)
+    for name, part in expected.parts.items():
+        assert_same(part.trunk, expected.slow if name == "value_target" else getattr(expected, name))
+    assert agent.alpha.item() == pytest.approx(expected.log_alpha["log"].exp().item(), abs=1e-8)
 
 
 def test_the_originals_diagnostics() -> None:
