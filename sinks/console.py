@@ -35,9 +35,10 @@ class ConsoleSink(Sink):
         self._next_row_s = 0.0
 
     def dump(self, group: str, row: Row, step: int) -> None:
-        if group == "train" and time.monotonic() < self._next_row_s:
-            return
-        self._next_row_s = time.monotonic() + ROW_EVERY_S
+        if group == "train":
+            if time.monotonic() < self._next_row_s:
+                return
+            self._next_row_s = time.monotonic() + ROW_EVERY_S
         values = {to_column(key): value for key, value in row.items()} | {"step": step}
         self._logged |= values.keys()
         widths = self._widths()

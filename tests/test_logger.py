@@ -149,7 +149,7 @@ def test_the_console_prints_evaluations_and_an_episode_per_second(
         monkeypatch.setattr(console.time, "monotonic", lambda now_s=now_s, episode=episode: now_s + episode // 4 * 3)
         sink.dump(group, {f"{group}/episode": episode}, 5)
     printed = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines() if "step" not in line]
-    assert [int(number) for _, number in printed] == [0, 2, 4, 6]
+    assert [int(number) for _, number in printed] == [0, 2, 3, 4, 6, 7]
 
 
 def test_in_a_narrow_terminal_the_last_columns_are_left_out(
