@@ -12,15 +12,8 @@ from envs.make import adapt
 
 KEYS = ("info_keys.moved=sum", "info_keys.taken=last")
 RUN = (
-    *(
-        "env=probes:ProbeGoal-v0",
-        *KEYS,
-        "num_train_steps=100",
-        "num_seed_steps=40",
-        "eval_frequency=40",
-        "num_threads=1",
-    ),
-    *("checkpoint_frequency=30", "num_eval_episodes=3", "eval_in_background=false"),
+    *("env=probes:ProbeGoal-v0", *KEYS, "num_train_steps=100", "num_seed_steps=40", "eval_frequency=40"),
+    *("checkpoint_frequency=30", "num_eval_episodes=3", "eval_in_background=false", "num_threads=1"),
 )
 COLUMNS = ("info_is_success", "info_moved", "info_taken")
 
