@@ -155,10 +155,12 @@ class Simulator:
         """Maps actions in [-1, 1] to the simulator's own, as arrays or tensors like its data."""
         if self._device is None:
             return self.action_map.to_env(_to_host(actions))
-        given, own = torch.as_tensor(actions, dtype=torch.float32, device=self._device), self.action_map
-        self._bounds = self._bounds or (torch.as_tensor(own.low).to(given), torch.as_tensor(own.high).to(given))
+        actions = torch.as_tensor(actions, dtype=torch.float32, device=self._device)
+        if self._bounds is None:
+            low, high = (torch.as_tensor(bound) for bound in (self.action_map.low, self.action_map.high))
+            self._bounds = low.to(actions), high.to(actions)
         low, high = self._bounds
-        return low + (given.reshape(-1, *low.shape) + 1.0) * ((high - low) / 2)
+        return low + (actions.reshape(-1, *low.shape) + 1.0) * ((high - low) / 2)
 
     def _flatten(self, obs: Any) -> torch.Tensor:
         """Returns a flat float32 copy (num_envs, obs_dim) of observations, as the simulator may reuse its memory."""

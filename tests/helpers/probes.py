@@ -247,17 +247,17 @@ class CountingEvaluator:
     def __init__(
         self, make_env: Any, video_path: Any, action_repeat: int, num_episodes: PositiveInt, seed: int, sample: bool
     ):
-        self.num_episodes, self.made = num_episodes, 0
+        self.num_episodes, self.num_evaluations = num_episodes, 0
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
-        self.made += 1
-        return Evaluation([float(self.made)] * self.num_episodes, [7] * self.num_episodes)
+        self.num_evaluations += 1
+        return Evaluation([float(self.num_evaluations)] * self.num_episodes, [7] * self.num_episodes)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"made": self.made}
+        return {"num_evaluations": self.num_evaluations}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.made = state["made"]
+        self.num_evaluations = state["num_evaluations"]
 
     def close(self) -> None: ...
 
