@@ -1,5 +1,6 @@
 """Agents that learn from a replay buffer: a subclass brings networks and an update step, this class the rest."""
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from agent.toolkit.hooks import AfterStep, Draws, Noise, Phased, Scheduled, Trac
 from replay_buffer import Batch
 from settings.obs_spec import ObsSpec
 from settings.types import Betas, Factory, NonNegativeFloat, NonNegativeInt, PositiveInt, Schedule, UnitInterval
-from utils import UserError
+from utils import SoftUpdate, UserError
 
 LearningRate = NonNegativeFloat | Schedule
 UpdateAt = Literal["first", "last"]
@@ -87,6 +88,7 @@ class OffPolicyAgent(Agent):
         self.num_updates = 0  # not for update_step, whose recording would freeze it
         self.histograms_due = False
         self._collected: dict[str, Tensor] | None = None  # losses in `steps_together`
+        self._slow_copies: list[SoftUpdate] = []
         self._actor_average_share = actor_average_share
         self.actor_average: ActorAverage | None = None
         self.observation_normaliser: Any = None
@@ -125,6 +127,16 @@ class OffPolicyAgent(Agent):
         network.recipe = recipe(factory, **shapes)  # so that a policy can be saved alone
         self.observations.share(network, learns_encoder)
         return network
+
+    def slow_copy(self, network: nn.Module) -> Any:
+        """Returns a target network, which `move_slow_copies` moves towards the network."""
+        target = copy.deepcopy(network).requires_grad_(False)
+        self._slow_copies.append(SoftUpdate(network, target))
+        return target
+
+    def move_slow_copies(self, tau: Tensor | float) -> None:
+        for move in self._slow_copies:
+            move(tau)
 
     def add_optimizer(
         self,

@@ -33,6 +33,7 @@ class SACAgent(SoftActor):
         return metrics, outputs
 
     def update_critic(self, batch: Batch, next_noise: Tensor, alpha: Tensor) -> StepResult:
+        """Steps the critics towards r + gamma (min Q' - alpha log pi), which `head` computes (agent/networks/heads)."""
         with torch.no_grad():
             next_action, next_log_prob = self.actor(batch.next_obs).rsample_with_log_prob(next_noise)
             next_q = self.target_outputs(batch.next_obs, next_action)

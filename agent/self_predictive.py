@@ -1,7 +1,6 @@
 """Critics and an actor on features that predict what follows: a model learns latents from which the next latent and the
 reward are linear. MR.Q (arXiv 2501.16142) with DR.Q's losses (github.com/dmksjfl/DR.Q), for rows of n steps."""
 
-import copy
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -152,23 +151,25 @@ class SelfPredictiveAgent(OffPolicyAgent):
         self.critic = self.build(partial(LatentCritic, network=critic, **sizes))
         self.model = self.build(partial(LatentModel, **sizes))
         self.refuse_batch_norm()
-        self.actor_target = copy.deepcopy(self.actor).requires_grad_(False)
-        self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.actor_target, self.critic_target = self.slow_copy(self.actor), self.slow_copy(self.critic)
         self.frozen_critic = frozen_view(self.critic)
         self.add_optimizer("actor", self.actor, actor_lr, weight_decay=self.actor_weight_decay)
         self.add_optimizer("critic", self.critic, critic_lr, weight_decay=self.critic_weight_decay)
         self.add_optimizer("model", self.model, model_lr, weight_decay=model_weight_decay)
-        encoders = (self.model.state, self.actor.encoder), (self.model.state_action, self.critic.encoder)
-        targets = (self.actor, self.actor_target), (self.critic, self.critic_target)
-        for pair in (*encoders, *targets):  # now all have the same encoders
-            SoftUpdate(*pair)(1.0)
-        self.copies = [SoftUpdate(*pair) for pair in (*targets, *encoders)]  # later the targets have the older ones
+        pairs = (self.model.state, self.actor.encoder), (self.model.state_action, self.critic.encoder)
+        self.encoder_copies = [SoftUpdate(*pair) for pair in pairs]
+        self.copy_encoders()
+        self.move_slow_copies(1.0)  # now all have the same encoders; later the targets have the older ones
+
+    def copy_encoders(self) -> None:
+        for make_copy in self.encoder_copies:
+            make_copy(1.0)
 
     def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps the critics, then the model and the actor."""
         if self.due(self.target_update_frequency):
-            for make_copy in self.copies:
-                make_copy(1.0)
+            self.move_slow_copies(1.0)
+            self.copy_encoders()
         clip = self.target_noise_clip
         with torch.no_grad():
             latent, next_latent = self.actor.encoder(torch.cat([batch.obs, batch.next_obs])).chunk(2)

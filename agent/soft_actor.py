@@ -1,12 +1,11 @@
 """The base class of soft actor-critics: critics, slow targets, a temperature, an actor that maximises Q and entropy."""
 
-import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from agent import losses
 from agent.critic import RandomSubset
@@ -14,7 +13,6 @@ from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, 
 from agent.toolkit.copies import frozen_view
 from agent.toolkit.hooks import Noise
 from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
-from utils import SoftUpdate
 
 UpdateOrder = Literal["critic_first", "actor_first", "together"]
 PartOfUpdate = Callable[[Tensor], StepResult]  # called with the temperature
@@ -75,12 +73,6 @@ class SoftActor(OffPolicyAgent):
         """The current temperature: a detached scalar, copied so that a later temperature step does not change it."""
         return self.temperature().detach().clone()
 
-    def slow_copy(self, network: nn.Module) -> Any:
-        """Returns a target network, and makes `update_targets` move it by `critic_tau` when it is due."""
-        target = copy.deepcopy(network).requires_grad_(False)
-        self.soft_update = SoftUpdate(network, target)
-        return target
-
     def add_slow_critics(self, num_target_critics: int | None = None) -> None:
         """Adds `critic_target`, its `target_outputs`, and `frozen_critic`, for batches of one end of a transition."""
         self.refuse_batch_norm()
@@ -91,9 +83,9 @@ class SoftActor(OffPolicyAgent):
             self.target_outputs = RandomSubset(self.critic_target, num_target_critics)
 
     def update_targets(self) -> None:
-        """Moves the slow copy, if it is due."""
+        """Moves the slow copies, if it is due."""
         if self.due(self.critic_target_update_frequency):
-            self.soft_update(self.schedules.critic_tau)
+            self.move_slow_copies(self.schedules.critic_tau)
 
     def actor_is_due(self) -> bool:
         return self.due(self.actor_update_frequency, self.actor_update_at)

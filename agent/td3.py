@@ -1,6 +1,5 @@
 """TD3 (arXiv 1802.09477): a deterministic actor, the smaller of two critics, smoothed targets, delayed updates."""
 
-import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -9,7 +8,6 @@ from torch import Tensor, nn
 from agent.api import Batch, LearningRate, Noise, OffPolicyAgent, StepResult, UpdateAt, frozen_view
 from agent.networks.mlp import Init, Shape, build_network
 from settings.types import Betas, Factory, NonNegativeFloat, NonNegativeInt, PositiveInt, Schedule, UnitInterval
-from utils import SoftUpdate
 
 
 class NoisyAction(NamedTuple):
@@ -75,10 +73,8 @@ class TD3Agent(OffPolicyAgent):
         self.target_noise_std, self.target_noise_clip = target_noise_std, target_noise_clip
         self.actor, self.critic = self.build(actor), self.build(critic, learns_encoder=True)
         self.refuse_batch_norm()
-        self.actor_target = copy.deepcopy(self.actor).requires_grad_(False)
-        self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.actor_target, self.critic_target = self.slow_copy(self.actor), self.slow_copy(self.critic)
         self.frozen_critic = frozen_view(self.critic)
-        self.soft_updates = [SoftUpdate(self.actor, self.actor_target), SoftUpdate(self.critic, self.critic_target)]
         self.add_optimizer("actor", self.actor, actor_lr, actor_betas, self.actor_weight_decay)
         self.add_optimizer("critic", self.critic, critic_lr, critic_betas, self.critic_weight_decay)
 
@@ -96,6 +92,5 @@ class TD3Agent(OffPolicyAgent):
             actor_loss = -self.frozen_critic(obs, self.actor(obs).action)[0].mean()
             self.step_optimizers(actor=actor_loss)
             metrics["train_actor/loss"] = actor_loss.detach()
-            for soft_update in self.soft_updates:
-                soft_update(self.schedules.critic_tau)
+            self.move_slow_copies(self.schedules.critic_tau)
         return metrics, outputs

@@ -173,5 +173,6 @@ if __name__ == "__main__":
     from envs.make import make_env
 
     torch.set_num_threads(1)  # at these sizes a second thread mostly waits
+    torch.set_flush_denormal(True)  # numbers below 1e-38 are slow
     phi, *_ = train(make_env(args.env, args.seed), args.seed, args.steps)
     print("evaluation:", evaluate(phi, make_env(args.env, args.seed), args.seed, args.steps))

@@ -119,7 +119,7 @@ class DeviceReplayBuffer(DeviceRing, ReplayBuffer):
 STORAGES: dict[str, type[ReplayBuffer]] = {"host": ReplayBuffer, "device": DeviceReplayBuffer}
 
 
-def choose_storage(
+def fit_storage(
     storage: Storage,
     device: torch.device,
     is_uniform: bool,

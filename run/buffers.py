@@ -46,7 +46,7 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
         return "auto"
     is_uniform = draws_with_replacement(cfg) and cfg.replay_buffer.get("sampling") is None
     sizes = spec.obs, spec.action_shape, cfg.replay_buffer["capacity"]
-    return device_buffer.choose_storage(cfg.replay_storage, device, is_uniform, *sizes)
+    return device_buffer.fit_storage(cfg.replay_storage, device, is_uniform, *sizes)
 
 
 def make_replay_buffer(cfg: Settings, spec: EnvSpec, device: torch.device, storage: str) -> Any:
@@ -114,7 +114,7 @@ class Preloaded:
         """Makes the buffer of the preloaded transitions, and mixes it into the batches."""
         cfg, spec, replaces = self.cfg, self.spec, draws_with_replacement(self.cfg)
         sizes = spec.obs, spec.action_shape, capacity
-        kind = device_buffer.STORAGES[device_buffer.choose_storage("auto", self.device, replaces, *sizes)]
+        kind = device_buffer.STORAGES[device_buffer.fit_storage("auto", self.device, replaces, *sizes)]
         seed = int(np.random.SeedSequence([cfg.seed, STREAM]).generate_state(1)[0])
         self.buffer = self.offline = kind(spec.obs.shape, spec.action_shape, capacity, self.device, seed, replaces)
         self.batches = MixedBatches(self.replay_buffer, self.buffer, cfg.preload_share)

@@ -16,7 +16,7 @@ from agent import Agent
 from envs.episodes import make_vector_env
 from envs.make import adapt
 from logger import Logger
-from replay.device import STORAGES, choose_storage
+from replay.device import STORAGES, fit_storage
 from replay.n_step import NStep
 from run.agents import EnvSpec
 from run.evaluation.evaluations import Evaluations
@@ -78,7 +78,7 @@ def train(
     envs = make_vector_env(partial(next, iter(env_list)), seed, len(env_list))
     spec, device = EnvSpec.of(env_list[0]), getattr(agent, "device", torch.device("cpu"))
     if replay_buffer is None:
-        storage = choose_storage("auto", device, True, spec.obs, spec.action_shape, num_steps)
+        storage = fit_storage("auto", device, True, spec.obs, spec.action_shape, num_steps)
         replay_buffer = STORAGES[storage](spec.obs.shape, spec.action_shape, num_steps, device, seed)
     set_execution(agent, choose_execution("auto", agent, device), device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger

@@ -69,8 +69,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
 
     def call(*arguments: str) -> int:
         is_hydras = not any(text.startswith(("resume=", "--")) and text != "resume=auto" for text in arguments)
-        silent = [text for text in SILENT if is_hydras and text not in arguments]
-        monkeypatch.setattr(sys, "argv", ["train.py", *arguments, *silent])
+        monkeypatch.setattr(sys, "argv", ["train.py", *arguments, *(SILENT if is_hydras else ())])
         return train.main()
 
     return call

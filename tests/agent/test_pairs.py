@@ -15,11 +15,8 @@ from typing import Any
 import composed
 import probes
 import pytest
-from hydra.errors import ConfigCompositionException
 from parts import AGENTS, PARTS, overrides, table
-from runs import SILENT, assert_same, go_on
-
-from utils import UserError
+from runs import assert_same, go_on
 
 Row = dict[str, Any]
 Pair = frozenset[tuple[str, Any]]  # two times (factor, value)
@@ -114,13 +111,6 @@ def test_every_pair_is_in_a_run_or_is_refused() -> None:
     assert all(allowed(row) for row in ROWS)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(("name", "part"), REFUSED)
-def test_what_the_page_calls_refused_is(tmp_path: Path, name: str, part: str) -> None:
-    with pytest.raises((UserError, ConfigCompositionException)):
-        probes.workspace(tmp_path, *words_of(name, part))
-
-
 @pytest.mark.parametrize(
     "row", [pytest.param(row, id=name_of(row), marks=() if row is QUICK else pytest.mark.thorough) for row in ROWS]
 )
@@ -144,7 +134,7 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row) -> No
 def test_or_it_is_refused_in_one_line(
     name: str, part: str, tmp_path: Path, command: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert command(*words_of(name, part), *SILENT) == 2
+    assert command(*words_of(name, part)) == 2
     said = capfd.readouterr().err
     assert said.count("\n") == 1 and said.startswith("train.py: "), said
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from runs import SILENT
 
 from launch import tuning
 from run.loop import Loop
@@ -25,7 +24,7 @@ TINY = (
     *("save_video=false", "save_figure=false", "log_save_tb=false", "agent.batch_size=8", "agent.critic.hidden_dim=8"),
     *("agent.critic_lr=1e-3,1e30", "agent.critic_tau=0.01", "reward_scale=1", "updates_per_step=1", "execution=eager"),
     *("hydra.sweeper.n_trials=5", "hydra.sweeper.sampler.n_startup_trials=1", "hydra.sweeper.sampler.seed=4"),
-    *("hydra/sweeper/pruner=median", "hydra.sweeper.pruner.n_startup_trials=1", *SILENT),
+    *("hydra/sweeper/pruner=median", "hydra.sweeper.pruner.n_startup_trials=1"),
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs import ROOT, SILENT
+from runs import ROOT
 
 WRONG = [  # the arguments, and words of the line
     ("agent.batchsize=3", "agent.batchsize: unknown key; did you mean agent.batch_size?"),
@@ -51,7 +51,7 @@ def test_a_mistake_is_one_line(
 ) -> None:
     arguments = [line] if "{" in line else line.split()
     named = () if "env=" in line or "resume=" in line else ("env=Pendulum-v1",)
-    assert command(*arguments, *named, *SILENT) == 2
+    assert command(*arguments, *named) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("train.py: ") and printed.count("\n") == 1 and words in printed
     assert list(tmp_path.iterdir()) == []

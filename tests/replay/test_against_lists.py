@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from checkpoints import MINE
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -161,7 +160,7 @@ class Runs(RuleBasedStateMachine):
         self.n_step = NStep(self.n, GAMMA)
         num_frames = self.buffer.rings["frames"].capacity if self.stack else 0
         self.lists = ListReplay(self.num_envs, self.n, self.capacity, self.stack, num_frames)
-        self.writer, self.saved_step = Checkpoints(self.folder, self.keep, MINE), None
+        self.writer, self.saved_step = Checkpoints(self.folder, self.keep, {"agent": "sac"}), None
 
     def new_buffer(self, storage: str) -> ReplayBuffer:
         if self.stack:
@@ -251,7 +250,7 @@ class Runs(RuleBasedStateMachine):
         self.restore(to, {read_checkpoint(older).manifest["step"]})
 
     def restore(self, storage: str, expected_steps: set[int | None]) -> None:
-        writer = Checkpoints(self.folder, self.keep, MINE)
+        writer = Checkpoints(self.folder, self.keep, {"agent": "sac"})
         try:
             saved = writer.load_newest("agent", "run")
         except UserError:

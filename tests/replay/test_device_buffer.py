@@ -6,7 +6,7 @@ import torch
 from transitions import take_over, transition
 
 import replay_buffer
-from replay.device import SHARE_OF_FREE_MEMORY, DeviceReplayBuffer, choose_storage
+from replay.device import SHARE_OF_FREE_MEMORY, DeviceReplayBuffer, fit_storage
 from replay.sampling import Fading
 from replay_buffer import ReplayBuffer
 from settings.obs_spec import ObsSpec
@@ -50,8 +50,8 @@ def test_auto_is_what_the_machine_has_room_for(monkeypatch: pytest.MonkeyPatch) 
     obs = ObsSpec(vector_dim=123)  # with two action dimensions, a row has 1000 bytes
     cases = ((CPU, True, 2, "host"), (GPU, True, 2, "device"), (GPU, True, 3, "host"), (GPU, False, 2, "host"))
     for device, is_uniform, action_dim, expected in cases:
-        assert choose_storage("auto", device, is_uniform, obs, (action_dim,), 1) == expected
-    assert choose_storage("device", GPU, True, obs, (2,), 10**6) == "device"
+        assert fit_storage("auto", device, is_uniform, obs, (action_dim,), 1) == expected
+    assert fit_storage("device", GPU, True, obs, (2,), 10**6) == "device"
 
 
 def test_what_is_not_drawn_uniformly_with_replacement_is_for_the_host() -> None:

@@ -7,7 +7,7 @@ import composed
 import numpy as np
 import probes
 import pytest
-from runs import RUN, SILENT, go_on
+from runs import RUN, go_on
 
 from run import workspace
 from run.environments import make_train_envs
@@ -38,7 +38,7 @@ def test_what_breaks_in_another_process_is_raised_here_and_shown_with_its_own_tr
 def test_the_command_prints_its_traceback_and_exits_with_3(
     command: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert command("env=ProbeFaulty-v0", *probes.SMALL, *RUN, "hydra.run.dir=run", *SILENT) == 3
+    assert command("env=ProbeFaulty-v0", *probes.SMALL, *RUN, "hydra.run.dir=run") == 3
     said = capfd.readouterr().err
     assert "Traceback" in said and "probes.py" in said and "ValueError: lost" in said and "step_30" in said
 

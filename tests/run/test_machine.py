@@ -11,6 +11,7 @@ def test_precision_is_set_for_every_run() -> None:
     torch.set_float32_matmul_precision("high")
     assert set_precision("auto", torch.device("cpu")) == "fp32"
     assert torch.get_float32_matmul_precision() == "highest"
+    assert (torch.tensor(1e-39) * 1).item() == 0.0
 
 
 @pytest.mark.parametrize(
