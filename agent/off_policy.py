@@ -134,7 +134,7 @@ class OffPolicyAgent(Agent):
         self._slow_copies.append(SoftUpdate(network, target))
         return target
 
-    def move_slow_copies(self, tau: Tensor | float) -> None:
+    def move_slow_copies(self, tau: float) -> None:
         for move in self._slow_copies:
             move(tau)
 
