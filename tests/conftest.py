@@ -1,18 +1,14 @@
 import gc
-import io
 import os
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from copy import deepcopy
-from functools import cache
 from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from envs import opengl as chosen_opengl
 
@@ -84,18 +80,6 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
     """Skips fsync in this process, as only a crash of the machine loses unsynced data; child processes still sync."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda descriptor: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def the_same_yaml_is_parsed_once() -> Iterator[None]:
-    """Keeps what Hydra parses, by the text of the file: parsing takes a third of the time of composing."""
-    load = OmegaConf.load
-    parse = cache(lambda text: load(io.StringIO(text)))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            OmegaConf, "load", lambda file: deepcopy(parse(file.read())) if hasattr(file, "read") else load(file)
-        )
         yield
 
 
