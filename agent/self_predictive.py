@@ -151,15 +151,14 @@ class SelfPredictiveAgent(OffPolicyAgent):
         self.critic = self.build(partial(LatentCritic, network=critic, **sizes))
         self.model = self.build(partial(LatentModel, **sizes))
         self.refuse_batch_norm()
+        pairs = (self.model.state, self.actor.encoder), (self.model.state_action, self.critic.encoder)
+        self.encoder_copies = [SoftUpdate(*pair) for pair in pairs]
+        self.copy_encoders()
         self.actor_target, self.critic_target = self.slow_copy(self.actor), self.slow_copy(self.critic)
         self.frozen_critic = frozen_view(self.critic)
         self.add_optimizer("actor", self.actor, actor_lr, weight_decay=self.actor_weight_decay)
         self.add_optimizer("critic", self.critic, critic_lr, weight_decay=self.critic_weight_decay)
         self.add_optimizer("model", self.model, model_lr, weight_decay=model_weight_decay)
-        pairs = (self.model.state, self.actor.encoder), (self.model.state_action, self.critic.encoder)
-        self.encoder_copies = [SoftUpdate(*pair) for pair in pairs]
-        self.copy_encoders()
-        self.move_slow_copies(1.0)  # now all have the same encoders; later the targets have the older ones
 
     def copy_encoders(self) -> None:
         for make_copy in self.encoder_copies:
@@ -168,7 +167,7 @@ class SelfPredictiveAgent(OffPolicyAgent):
     def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps the critics, then the model and the actor."""
         if self.due(self.target_update_frequency):
-            self.move_slow_copies(1.0)
+            self.move_slow_copies(1.0)  # with the older encoders
             self.copy_encoders()
         clip = self.target_noise_clip
         with torch.no_grad():
