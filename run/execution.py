@@ -35,7 +35,7 @@ def set_precision(precision: str, device: torch.device) -> str:
     torch.set_float32_matmul_precision("high" if chosen == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = chosen == "tf32"  # the same for convolutions
     torch.backends.cudnn.deterministic = True  # so that captured and eager updates can be compared
-    torch.set_flush_denormal(True)  # numbers below 1e-38, which dead units leave, take up to a hundred times as long
+    torch.set_flush_denormal(True)  # numbers below 1e-38, which dead units leave, are slow (docs/DECISIONS.md)
     return chosen
 
 
