@@ -16,7 +16,7 @@ from run import checkpoint
 from run.checkpoint import Checkpoints, list_checkpoints, read_newest
 from utils import UserError
 
-MINE = {"agent": "sac", "env": "cheetah_run", "obs_dim": 3}
+IDENTITY = {"agent": "sac", "env": "cheetah_run", "obs_dim": 3}
 
 
 def filled(buffer: ReplayBuffer, until: int) -> ReplayBuffer:
@@ -34,21 +34,21 @@ def state(value: int) -> dict[str, Any]:
 
 
 def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None = None) -> Checkpoints:
-    made = Checkpoints(folder, keep, MINE)
+    checkpoints = Checkpoints(folder, keep, IDENTITY)
     for step in steps:
         rows = None if buffer is None else filled(buffer, step)
-        made.save(step, {"agent": state(step), "run": {"step": step}}, rows)
-    return made
+        checkpoints.save(step, {"agent": state(step), "run": {"step": step}}, rows)
+    return checkpoints
 
 
 def newest(folder: Path) -> int:
-    return read_newest(folder, "agent", "run", identity=MINE, with_rows=True).manifest["step"]
+    return read_newest(folder, "agent", "run", identity=IDENTITY, with_rows=True).manifest["step"]
 
 
 def test_saved_states_are_loaded_and_old_checkpoints_deleted(tmp_path: Path) -> None:
     save(tmp_path, 5, 90, 100)
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step_100", "step_90"]
-    saved = Checkpoints(tmp_path, 2, MINE).load_newest("agent", "run")
+    saved = Checkpoints(tmp_path, 2, IDENTITY).load_newest("agent", "run")
     assert saved.manifest["step"] == 100 and saved.states["run"] == {"step": 100}
     assert torch.equal(saved.states["agent"]["weights"], torch.full((4,), 100.0))
     assert saved.states["agent"]["rng"] == state(100)["rng"]
@@ -99,13 +99,13 @@ def test_no_checkpoint_and_another_runs_are_mistakes(tmp_path: Path) -> None:
         newest(tmp_path)
     save(tmp_path, 5)
     with pytest.raises(UserError, match="step_5: a checkpoint of env=cheetah_run, not of env=other"):
-        Checkpoints(tmp_path, 2, MINE | {"env": "other"}).load_newest("agent")
+        Checkpoints(tmp_path, 2, IDENTITY | {"env": "other"}).load_newest("agent")
 
 
 @pytest.mark.parametrize("value", [np.zeros(2), np.float32(1.0), {1, 2}, print])
 def test_a_state_that_could_not_be_loaded_is_refused_when_it_is_saved(tmp_path: Path, value: Any) -> None:
     with pytest.raises(UserError, match=r"^state\.run\.buffer\.0: a state_dict holds tensors, numbers"):
-        Checkpoints(tmp_path, 2, MINE).save(5, {"run": {"buffer": [value]}})
+        Checkpoints(tmp_path, 2, IDENTITY).save(5, {"run": {"buffer": [value]}})
 
 
 def test_a_strangers_pickle_runs_no_code(tmp_path: Path, mark: Path) -> None:
@@ -142,7 +142,7 @@ def test_killed_at_any_change_of_the_disk_a_whole_checkpoint_is_there(tmp_path: 
     found = [newest(folder) for folder in killed]
     assert found == sorted(found) and set(found) == {5, 9}
     for folder in killed:
-        later = Checkpoints(folder, 1, MINE)
+        later = Checkpoints(folder, 1, IDENTITY)
         later.load_newest("agent")
         later.save(13, {"agent": state(13), "run": {}}, filled(new_buffer(4), 13))
         left = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
