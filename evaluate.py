@@ -28,20 +28,20 @@ def evaluate(
     device: str = "auto",
     film: Path | None = None,
     trusted: Sequence[str] = (),
-    sample: bool | None = None,
+    sample: bool = False,
     dataset_id: str | None = None,
     views: bool = False,
 ) -> list[float]:
     """Evaluates the policy of a checkpoint (see run.run_policy.load_run_policy); returns the episodes' returns.
 
-    None as `num_episodes`, `seed` or `sample` uses the run's; with `views`, episodes are shown in a window, and by
+    None as `num_episodes` or `seed` uses the run's; with `views`, episodes are shown in a window, and by
     default until it is closed. `film` is the file for the video of the first one, `dataset_id` where all are recorded.
     """
     if dataset_id is not None:
         from replay import minari_sets  # needs the extra `data`
     policy = load_run_policy(path, device, trusted)
     cfg, make_env, recorded = policy.cfg, policy.make_env, list[Any]()
-    seed, sample = cfg.seed if seed is None else seed, cfg.eval_sample if sample is None else sample
+    seed = cfg.seed if seed is None else seed
     returns, infos = list[float](), dict[str, list[float]]()
     if views:
         from run.evaluation import view  # imports glfw, which needs the display's libraries
@@ -82,7 +82,7 @@ def main() -> None:
     add("--best", action="store_true", help="the policy of the run's best evaluation")
     add("--episodes", type=int, help="number of episodes (default: as in training)")
     add("--seed", type=int, help="seed of the episodes (default: the seed of the run)")
-    add("--sample", action=argparse.BooleanOptionalAction, help="sample the actions (default: as in training)")
+    add("--sample", action="store_true", help="sample the actions (default: greedy ones)")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:<number> (default: auto)")
     add("--video", type=Path, help="default: <run folder>/video/evaluate.mp4; a policy's file: none")
     add("--view", action="store_true", help="show the policy live in a window, until it is closed")

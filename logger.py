@@ -93,10 +93,6 @@ class Logger:
                 written |= row
         return written
 
-    def peek(self) -> Row:
-        """Returns the averages that a dump of both groups would write now, without writing or clearing."""
-        return _averages(self._sums)
-
     def _send(self, method: str, *arguments: Any) -> None:
         for sink in self.sinks.values():
             getattr(sink, method)(*arguments)

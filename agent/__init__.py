@@ -1,12 +1,9 @@
 """Agents: the interface between the training loop and an algorithm."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
-import torch
 
 from utils import UserError
 
@@ -45,10 +42,6 @@ class Agent(ABC):
         """Switches between training and evaluation."""
         self.training = training
 
-    def sampling(self, seed: int) -> AbstractContextManager[None]:
-        """A context in which `act(..., sample=True)` draws from another stream; training's does not advance."""
-        return getattr(getattr(self, "policy", None), "sampling", _global_sampling)(seed)
-
     def recording_obstacle(self) -> str | None:
         """Returns why updates cannot be recorded, compiled or captured; None if they can."""
         return "the agent makes its updates itself"
@@ -69,10 +62,3 @@ def require_support(agent: Any, replay_buffer: Any) -> None:
             f"replay_buffer: it draws by priority, and {name} returns no priorities; choose an agent that does, such "
             f"as sac, or replay_buffer=uniform ({name}.supports_prioritised_replay is false)"
         )
-
-
-@contextmanager
-def _global_sampling(seed: int) -> Iterator[None]:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield

@@ -250,7 +250,6 @@ class OffPolicyAgent(Agent):
             return self.policy
         if average.newest is None:
             average.newest = self._make_policy(evaluation_view(self.actor), self.policy.generator)
-        average.newest.generator = self.policy.generator  # `sampling` replaces it for a while
         return average.newest
 
     def _make_policy(self, actor: Any, generator: torch.Generator) -> Policy:

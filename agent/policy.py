@@ -4,8 +4,7 @@ A policy's file holds weights and the names and arguments of the networks' class
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,15 +67,6 @@ class Policy:
             network.load_state_dict(weights[name])
         generator = torch.Generator(self.device)
         return Policy(**networks, action_range=self.action_range, device=self.device, generator=generator)
-
-    @contextmanager
-    def sampling(self, seed: int) -> Iterator[None]:
-        """A context in which noise comes from a separate stream; afterwards the policy's own stream continues."""
-        original, self.generator = self.generator, torch.Generator(self.device).manual_seed(seed)
-        try:
-            yield
-        finally:
-            self.generator = original
 
     def noise(self, batch_size: int) -> Tensor:
         """Draws the standard normal numbers of one sample per row, (B, noise_dim)."""

@@ -14,7 +14,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from settings.operating_system import begin_helper
 
 # Independent streams of seeds: training episodes, evaluation episodes, and the noise of sampled evaluation actions.
-TRAIN_STREAM, EVAL_STREAM, EVAL_ACTIONS_STREAM = 0, 1, 2
+TRAIN_STREAM, EVAL_STREAM = 0, 1
 
 DEFAULT_INFO_KEYS: Mapping[str, str] = {"is_success": "last"}  # the default of the key `info_keys`
 EPISODE_INFO = "episode_info"  # key of the last step's info: EpisodeInfo's values, as (key, value) pairs

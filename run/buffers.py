@@ -67,8 +67,8 @@ def make_replay_buffer(cfg: Settings, spec: EnvSpec, device: torch.device, stora
 
 @dataclass(eq=False)
 class Preloaded:
-    """The preloaded transitions, in `buffer` if `preload_share` is above 0; what updates draw `batches` from, and those
-    before the first environment step, `offline`. `action_map` maps to the environment's actions (dmc2gym.wrappers)."""
+    """The preloaded transitions, in `buffer` if `preload_share` is above 0, and what updates draw `batches` from.
+    `action_map` maps to the environment's actions (dmc2gym.wrappers)."""
 
     cfg: Settings
     spec: EnvSpec
@@ -78,7 +78,7 @@ class Preloaded:
 
     def __post_init__(self) -> None:
         self.buffer: Any = None
-        self.batches = self.offline = self.replay_buffer
+        self.batches = self.replay_buffer
 
     def fill(self, agent: Any = None) -> int:
         """Reads the transitions that `preload` names; returns the number of those in the replay buffer. The agent
@@ -116,7 +116,7 @@ class Preloaded:
         sizes = spec.obs, spec.action_shape, capacity
         kind = device_buffer.STORAGES[device_buffer.fit_storage("auto", self.device, replaces, *sizes)]
         seed = int(np.random.SeedSequence([cfg.seed, STREAM]).generate_state(1)[0])
-        self.buffer = self.offline = kind(spec.obs.shape, spec.action_shape, capacity, self.device, seed, replaces)
+        self.buffer = kind(spec.obs.shape, spec.action_shape, capacity, self.device, seed, replaces)
         self.batches = MixedBatches(self.replay_buffer, self.buffer, cfg.preload_share)
         return self.buffer
 

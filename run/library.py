@@ -90,7 +90,6 @@ def train(
         update_every=update_every,
         updates_per_step=updates_per_step,
         updates_while_seeding=False,
-        offline_updates=0,
         eval_frequency=eval_frequency if evaluator is not None else 0,
         checkpoint_frequency=checkpoint_frequency if checkpoint is not None else 0,
     )
@@ -105,7 +104,7 @@ def train(
         seed_policy=spec.uniform_policy(seed),
         n_step=NStep(1),
         replay_buffer=replay_buffer,
-        data=SimpleNamespace(batches=replay_buffer, offline=replay_buffer),
+        data=SimpleNamespace(batches=replay_buffer),
         logger=logger,
         progress=progress,
         evaluations=evaluations,
@@ -127,7 +126,7 @@ def evaluate(
     agent: Any, env: gym.Env, episodes: int = 10, sample: bool = False, *, action_repeat: int = 1, seed: int = 1
 ) -> list[float]:
     """Runs episodes of an agent, or of a policy alone (agent.policy.load_policy); returns their undiscounted
-    returns. Actions are greedy unless `sample`. Training afterwards is the same as without them."""
+    returns. Actions are greedy, or drawn with the agent's random numbers. After greedy ones training is the same."""
     wrapped = _adapt(env, action_repeat)
     return Evaluator(lambda _: wrapped, seed, episodes, None, max_envs=1, sample=sample).evaluate(agent, step=0).returns
 

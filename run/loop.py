@@ -13,7 +13,6 @@ from envs.stepping import Stepping
 from replay.n_step import batch_adder
 from utils import require_finite, require_finite_losses
 
-OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
 ROW_OF_EACH = 64  # one train.csv row per episode up to this many environments; above, per group that ends together
 
 
@@ -60,9 +59,6 @@ class Loop:
                     return False
                 if progress.step >= cfg.num_train_steps:
                     return self._finish()
-                if progress.step < cfg.offline_updates:
-                    self._update_offline()
-                    continue
                 seeding = progress.step < cfg.num_seed_steps
                 actions = (workspace.seed_policy if seeding else agent).act(obs, sample=True)
                 require_finite("action", actions)
@@ -86,15 +82,6 @@ class Loop:
                     obs = self.begin_episodes(done)
                 if progress.checkpoint_due:
                     workspace.save(False)  # before the evaluation, which can be repeated
-
-    def _update_offline(self) -> None:
-        """Makes one update on preloaded data, without stepping environments; it counts as a step."""
-        self.workspace.agent.update(self.workspace.data.offline, self.logger, self.progress.step)
-        self.bar.update(self.progress.advance(1))
-        if self.progress.step % OFFLINE_ROW_STEPS == 0:
-            require_finite_losses(self.logger.dump(self.progress.step, ty="train"))
-        if self.progress.checkpoint_due:
-            self.workspace.save(False)
 
     def _evaluate(self, is_last: bool = False) -> None:
         """Runs or starts the evaluation that is due, and shows it in the bar, as training may wait for it."""

@@ -50,11 +50,8 @@ class Progress:
         self.episode_reward += rewards
         self.episode_length += repeats
         self.num_taken = int(np.count_nonzero(repeats))
-        return self.advance(int(repeats.sum()))
-
-    def advance(self, steps: int) -> int:
-        """Counts steps, so that evaluations and checkpoints become due; returns their number."""
-        before, self.step = self.step, self.step + steps
+        before, steps = self.step, int(repeats.sum())
+        self.step += steps
         self.evaluation_due |= _has_crossed(self.cfg.eval_frequency, before, self.step)
         self.checkpoint_due = _has_crossed(self.cfg.checkpoint_frequency, before, self.step)
         return steps

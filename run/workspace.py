@@ -44,7 +44,6 @@ from utils import (
     lock,
     non_finite,
     one_line,
-    require_finite_losses,
     set_seed_everywhere,
     write_atomic,
 )
@@ -128,7 +127,6 @@ class Workspace:
         self.stopping = Stopping()
         first_batch = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
         self.progress = Progress(cfg, max(cfg.min_buffer_size, first_batch))
-        self.best = BestPolicy(work_dir)
         self.evaluations = Evaluations(
             self.agent,
             (lambda: own_evaluator) if own_evaluator else make,
@@ -136,7 +134,7 @@ class Workspace:
             self.progress,
             self.stopping,
             make_background_evaluator(cfg, work_dir, films, self.agent, device) if own_evaluator is None else None,
-            best=self.best if cfg.checkpoint_frequency else None,
+            best=BestPolicy(work_dir) if cfg.checkpoint_frequency else None,
             prune=prune,
         )
         self._closing.callback(self.evaluations.close)
@@ -151,7 +149,6 @@ class Workspace:
             **({"evaluator": own_evaluator} if hasattr(own_evaluator, "state_dict") else {}),
             "evaluations": self.evaluations,
             "random": GlobalGenerators(device),  # after the others, whose restoring may draw random numbers
-            "best": self.best,
             "logger": self.logger,  # the last, as it cuts the logs back
         }
         self._obs: Any = None  # the newest observations of a resumed run, (num_envs, *obs_shape)
@@ -264,14 +261,13 @@ class Workspace:
         """Writes a checkpoint, unless this step has one. If that fails, the run continues with the previous one.
 
         Raises:
-            RunError: if a loss or a weight is not finite.
+            RunError: if a weight is not finite.
             OSError: if there is no previous checkpoint, it is the run's last one, or the run's folder is gone.
         """
         newest, buffer = self.checkpoints.newest, self.replay_buffer
         if not self._saves or (newest and newest.name == f"step_{self.step}"):
             return
         # A checkpoint must not replace a good one with weights that have diverged.
-        require_finite_losses(self.logger.peek())
         states = {"agent": self.agent.state_dict()}
         if diverged := non_finite(states["agent"], "agent"):
             raise RunError(f"{diverged} is not finite")

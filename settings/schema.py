@@ -72,7 +72,6 @@ class Settings:
     reward_scale: float | Schedule
     preload: str | list[str] | None
     preload_share: UnitInterval
-    offline_updates: NonNegativeInt
     num_seed_steps: NonNegativeInt
     seed_policy: str
     min_buffer_size: NonNegativeInt
@@ -81,7 +80,6 @@ class Settings:
     updates_per_step: Annotated[float, Gt(0), Le(1000)]
     eval_frequency: PositiveInt
     num_eval_episodes: Annotated[int, Gt(0), Le(100_000)]
-    eval_sample: bool
     eval_in_background: bool | Literal["auto"]
     checkpoint_frequency: NonNegativeInt
     keep_checkpoints: PositiveInt

@@ -63,7 +63,7 @@ SCENARIOS: dict[str, list[str]] = {  # name: overrides
         *("agent.encoder.strides=[2,1]", "agent.encoder.channels=4", "log_frequency=200", "action_repeat=4"),
     ],
     "worlds": ["env=cartpole_swingup", "num_envs=3", "num_train_steps=3300", "checkpoint_frequency=130"],
-    "preloaded": [PENDULUM, "preload=OLD", "preload_share=0.5", "offline_updates=50"],
+    "preloaded": [PENDULUM, "preload=OLD", "preload_share=0.5"],
     "background": [PENDULUM, "num_train_steps=900", "eval_in_background=true"],
     "tuning": [
         *("-m", "preset=tune", PENDULUM, "num_train_steps=300", "agent.critic_lr=1e-3,1e-2", "reward_scale=1"),

@@ -35,6 +35,8 @@ def test_evaluate_plays_trainings_own_last_episodes(trained: Path, capsys: pytes
     assert float(last["episode_reward"]) == np.mean(returns) and float(last["episode_reward_min"]) == min(returns)
     printed = capsys.readouterr().out
     assert printed.startswith("episode 1: return -") and printed.count("\n") == 4
+    sampled = [evaluate.evaluate(trained, device="cpu", sample=True) for _ in range(2)]
+    assert sampled[0] == sampled[1] and not set(sampled[0]) & set(returns)
     older = evaluate.evaluate(trained / "checkpoints/step_90", num_episodes=2, seed=5, device="cpu")
     assert len(older) == 2 and not set(older) & set(returns)
 

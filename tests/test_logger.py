@@ -194,7 +194,6 @@ def test_logs_are_cut_back_to_where_a_state_was_taken(tmp_path: Path) -> None:
     second = make(tmp_path / "b")
     second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     logged("b", second, range(11, 30))
-    assert straight.peek() == second.peek()
     assert straight.dump(30) == second.dump(30)
     straight.close()
     second.close()

@@ -1,6 +1,5 @@
 """Makes and logs the evaluations that are due, in this process or in the background, and keeps the best policy."""
 
-import copy
 import math
 import sys
 import time
@@ -29,40 +28,29 @@ class PrunedError(Exception):
 
 
 class BestPolicy:
-    """Keeps the policy of the best evaluation, with its step and return, on the disk and in checkpoints: a run that
-    goes back goes back to its best, too."""
+    """Keeps the policy of the best evaluation in a file, with its step and mean return.
+
+    A resumed run evaluates the steps after its checkpoint again, to the same returns, so the file may be newer.
+    """
 
     def __init__(self, run_folder: Path):
         self._path = run_folder / BEST / "policy.pt"
-        self.saved: dict[str, Any] | None = None
-
-    @property
-    def mean_return(self) -> float:
-        return self.saved["return"] if self.saved else -math.inf
+        kept = torch.load(self._path, map_location="cpu", weights_only=True) if self._path.exists() else {}
+        self.mean_return: float = kept.get("return", -math.inf)
 
     def keep(self, policy: Policy, step: int, mean_return: float) -> None:
         """Replaces the best policy, unless the agent's `build` made none of it. A full disk is one printed line."""
         try:
-            self.saved = copy.deepcopy(plain_policy(policy)) | {"step": step, "return": mean_return}
-            self._write()
+            state = plain_policy(policy) | {"step": step, "return": mean_return}
+            for folder in (self._path.parents[1], self._path.parent):
+                folder.mkdir(exist_ok=True)
+            with replacing(self._path) as partial:
+                torch.save(state, partial)
+            self.mean_return = mean_return
         except UserError:
             return
         except (OSError, RuntimeError) as error:
             print(f"The best policy so far, of step {step}, could not be saved: {error}", file=sys.stderr, flush=True)
-
-    def _write(self) -> None:
-        for folder in (self._path.parents[1], self._path.parent):
-            folder.mkdir(exist_ok=True)
-        with replacing(self._path) as partial:
-            torch.save(self.saved, partial)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"saved": self.saved}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores a state, and replaces a later policy on the disk."""
-        self.saved = state["saved"]
-        self._path.unlink(missing_ok=True) if self.saved is None else self._write()
 
 
 def load_best(run_folder: Path, device: str = "cpu", trusted: Sequence[str] = ()) -> tuple[Policy, int, float]:

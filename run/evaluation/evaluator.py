@@ -1,7 +1,7 @@
 """Runs evaluation episodes in environments of their own. These are stepped together with batched actions."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from envs.episodes import EPISODE_INFO, EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
+from envs.episodes import EPISODE_INFO, EVAL_STREAM, episode_seed
 from settings.types import PositiveInt
-from utils import eval_mode, require_finite
+from utils import eval_mode
 from video import filming, seconds_per_step
 
 MakeEnv = Any  # Callable[[bool], gym.Env], given whether it will be rendered; may have `make_batch` or `worlds`
@@ -28,17 +28,13 @@ class Evaluation:
 
 
 @contextmanager
-def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]:
-    """Within its block, an agent acts as in the evaluation at `step`, with the run's seed for sampled actions, or None.
-
-    It does so on one thread, as matmuls round differently with another number of threads.
-    """
-    num_threads, sampling = torch.get_num_threads(), nullcontext()
+def evaluating(agent: Any) -> Iterator[None]:
+    """Within its block, an agent acts in evaluation mode, on one thread, as another number of threads rounds matmuls
+    differently."""
+    num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    if sample_seed is not None:
-        sampling = agent.sampling(episode_seed(sample_seed, EVAL_ACTIONS_STREAM, step))
     try:
-        with eval_mode(agent), sampling:
+        with eval_mode(agent):
             yield
     finally:
         torch.set_num_threads(num_threads)
@@ -77,7 +73,7 @@ class Evaluator:
         video_path: returns the path of the video of an evaluation's first episode, given its step; None films nothing.
         action_repeat: environment steps that each action is held for; sets the speed of the video.
         max_envs: with more episodes, each environment runs several of them.
-        sample: sample the actions, with random numbers that are a function of (run seed, s); otherwise they are greedy.
+        sample: sample the actions, with the policy's own random numbers; otherwise they are greedy.
         on_episode: called with number, return and environment steps of each episode as it ends.
     """
 
@@ -114,16 +110,9 @@ class Evaluator:
             self._on_episode(episode, float(returns[episode]), int(lengths[episode]))
 
         run = self._run_envs if self._worlds is None else self._run_worlds
-        with evaluating(agent, step, self._seed if self._sample else None):
+        with evaluating(agent):
             run(agent, step, returns, lengths, end_episode)
-        require_finite("an evaluation's return", returns)
         return Evaluation(returns.tolist(), lengths.tolist(), infos)
-
-    def _act(self, agent: Any, obs: np.ndarray) -> np.ndarray:
-        require_finite("an evaluation's observation", obs)
-        actions = agent.act(obs, sample=self._sample)
-        require_finite("action", actions)
-        return actions
 
     def _run_envs(self, agent: Any, step: int, returns: np.ndarray, lengths: np.ndarray, end_episode: Any) -> None:
         """Runs the episodes; each environment starts another one when its episode has ended."""
@@ -141,7 +130,7 @@ class Evaluator:
                 start_episode(index)
             while running:
                 which = list(running)
-                actions = self._act(agent, np.stack([obs[index] for index in which]))
+                actions = agent.act(np.stack([obs[index] for index in which]), sample=self._sample)
                 for index, outcome in zip(which, self._envs.outcomes(actions, which), strict=True):
                     obs[index], reward, terminated, truncated, repeats, pairs = outcome
                     returns[running[index]] += reward
@@ -161,7 +150,7 @@ class Evaluator:
         seed = episode_seed(self._seed, EVAL_STREAM, step, 0)
         obs, _ = self._worlds.reset(seed=seed, options={"reset_mask": done})
         while running.any():
-            _, rewards, terminated, truncated, info = self._worlds.step(self._act(agent, obs))
+            _, rewards, terminated, truncated, info = self._worlds.step(agent.act(obs, sample=self._sample))
             returns += np.where(running, rewards, 0.0)
             lengths += np.where(running, info["repeats"], 0)
             done = terminated | truncated

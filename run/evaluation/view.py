@@ -28,7 +28,7 @@ def watch(policy: RunPolicy, num_episodes: int | None, seed: int, sample: bool) 
     else:
         env = make_env_factory(policy.cfg, "evaluation", human=True)(True)
     try:
-        with evaluating(policy.actor, policy.step, seed if sample else None):
+        with evaluating(policy.actor):
             for episode in islice(count(), num_episodes):
                 obs, _ = env.reset(seed=episode_seed(seed, EVAL_STREAM, policy.step, episode))
                 value, length, ended = 0.0, 0, False

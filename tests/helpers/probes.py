@@ -244,9 +244,7 @@ register("Pairs", Images, observation_space=pixels((2, 8, 10, 3)), arrange=lambd
 class CountingEvaluator:
     """A user's own evaluator: every return is the number of evaluations so far."""
 
-    def __init__(
-        self, make_env: Any, video_path: Any, action_repeat: int, num_episodes: PositiveInt, seed: int, sample: bool
-    ):
+    def __init__(self, make_env: Any, video_path: Any, action_repeat: int, num_episodes: PositiveInt, seed: int):
         self.num_episodes, self.num_evaluations = num_episodes, 0
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:

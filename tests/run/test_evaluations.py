@@ -167,7 +167,7 @@ def test_what_needs_more_than_a_policy_is_evaluated_here(tmp_path: Path) -> None
     assert run.evaluations.background is None and len(rows(tmp_path / "run/eval.csv")) == 4
 
 
-def test_the_best_policy_is_kept_and_a_run_that_goes_back_goes_back_to_its_best(tmp_path: Path) -> None:
+def test_the_best_policy_is_kept(tmp_path: Path) -> None:
     whole = probes.train(tmp_path / "whole", *FOREGROUND, "keep_checkpoints=9").work_dir
     best = max(rows(whole / "eval.csv"), key=lambda row: float(row["episode_reward"]))
     policy, kept_step, kept_return = load_best(whole)
@@ -180,8 +180,6 @@ def test_the_best_policy_is_kept_and_a_run_that_goes_back_goes_back_to_its_best(
     for path in list_checkpoints(gone_back):
         if int(path.name.removeprefix("step_")) > 60:
             shutil.rmtree(path)
-    go_on(shutil.copytree(gone_back, tmp_path / "short"), "num_train_steps=60", "eval_frequency=1000")
-    assert load_best(tmp_path / "short")[1] <= 60
     go_on(gone_back)
     assert_same(gone_back, whole)
 

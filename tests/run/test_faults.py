@@ -144,11 +144,3 @@ def test_what_is_not_finite_stops_the_run_and_is_not_kept(tmp_path: Path, what: 
     stored = run.replay_buffer
     assert np.isfinite(stored.rows[: len(stored)]).all()
     assert read_newest(tmp_path, "agent", "run", identity={}, with_rows=True).manifest["step"] == 30
-
-
-def test_a_loss_is_looked_at_before_each_checkpoint(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path, "env=Pendulum-v1", *RUN)  # no row, and so no other check, before step 200
-    at_step(run, 50, lambda: run.logger.log("train_actor/loss", torch.tensor(torch.inf), 50))
-    with pytest.raises(RunError, match="train_actor/loss is inf"):
-        run.run()
-    assert run.step == 60 and run.checkpoints.newest == tmp_path / NEWEST

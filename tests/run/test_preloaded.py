@@ -157,7 +157,7 @@ DRAWN = ("env=probes:ProbeDrawn-v0", f"preload={ID}")  # depends on the seed and
     "overrides",
     [
         pytest.param(("n_step=3", "agent/observation_normaliser=running", "num_envs=2"), marks=pytest.mark.thorough),
-        ("preload_share=0.5", "offline_updates=70", "execution=auto", "sample_with_replacement=false"),
+        ("preload_share=0.5", "execution=auto", "sample_with_replacement=false"),
     ],
 )
 def test_killed_it_ends_in_the_same_bytes_without_its_data(
@@ -169,14 +169,6 @@ def test_killed_it_ends_in_the_same_bytes_without_its_data(
     shutil.rmtree(root)
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", tmp_path / "straight")
-
-
-def test_offline_updates_count_as_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("run.loop.OFFLINE_ROW_STEPS", 40)
-    run = probes.train(tmp_path, *RUN, *HALF, "offline_updates=160")
-    assert run.replay_buffer.num_added == 0 and run.agent.num_updates == 160
-    steps = [line.split(",")[1] for line in (tmp_path / "eval.csv").read_text().splitlines()]
-    assert steps == ["step", "70", "140", "160"]
 
 
 def test_what_was_recorded_is_what_is_preloaded(tmp_path: Path) -> None:

@@ -26,9 +26,7 @@ FLAT = ("agent.critic.hidden_depth=1", "agent.actor.hidden_depth=1")  # deeper n
 # Agents that differ in what has a state; tests/agent/test_pairs.py resumes every agent with every part.
 CASES = {
     "sac": ("env=ProbeTimeLimit-v0", "execution=auto", "log_save_tb=true", "log_frequency=50"),
-    "sac_v": (*PENDULUM, "agent=sac_v", "agent.value.hidden_dim=16"),
     "crossq": (*PENDULUM, "execution=auto", "agent=crossq", "agent.critic.network.norm.renorm_after=50", *FLAT),
-    "flash_sac": (*PENDULUM, "execution=auto", "agent=flash_sac", *FLAT),
     "droq": (
         *PENDULUM,
         "execution=auto",
@@ -43,19 +41,12 @@ CASES = {
     "ring": (*PENDULUM, "replay_buffer_capacity=50", "sample_with_replacement=false", "update_every=7"),
     "fraction": ("env=ProbeTimeLimit-v0", "updates_per_step=0.3", "agent.actor_update_frequency=3"),
     "held": ("env=cartpole_balance", "env_kwargs.time_limit=1", "action_repeat=3", "num_eval_episodes=1"),
-    "four": ("env=probes:ProbeDrawn-v0", "num_envs=4", "eval_sample=true", "num_eval_episodes=3"),
+    "four": ("env=probes:ProbeDrawn-v0", "num_envs=4", "num_eval_episodes=3"),
     "agent_first": (*PENDULUM, "seed_policy=agent", "agent/temperature=exponential"),
-    "followers": (
-        *("env=probes:ProbeDrawn-v0", "execution=auto", "num_envs=2", "n_step=3"),
-        *FLAT,
-        "agent/observation_normaliser=running",
-        *("agent/reward_normaliser=returns", "agent/exploration=held", "agent.critic_weight_decay=0.01"),
-    ),
     "drq": (
         *("env=ProbeImages-v0", "agent=drq", *TINY, "execution=auto", "replay_buffer_capacity=60", *FLAT),
         *("frame_stack=2", "action_repeat=1", "log_save_tb=true", "log_frequency=50", "replay_storage=device"),
     ),
-    "drq_norm": ("env=probes:ProbeImages-v0", "agent=drq_norm", *TINY, "action_repeat=1", "num_envs=2", "n_step=3"),
     "bursts": (*PENDULUM, "min_buffer_size=55", "update_every=20"),
 }
 
