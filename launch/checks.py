@@ -119,6 +119,8 @@ def explain(error: HydraException | OmegaConfBaseException) -> UserError:
     key = absent[1] if absent else getattr(cause, "full_key", None)
     if key and ("not in struct" in str(cause) or absent):
         hint = suggest(key, ["preset", *_list_keys()]) or "`python train.py --help` lists them"
+        if key.startswith(("env_kwargs", "info_keys")):  # only the environment knows its keys
+            hint = f"a plus adds it: +{key}=<value>"
         return UserError(f"{key}: unknown key; {hint}")
     text = one_line(cause).partition(" full_key:")[0].partition(" See https://")[0]
     return UserError(f"{key}: {text}" if key else text)

@@ -11,7 +11,7 @@ from runs import RUN, rows
 
 import evaluate
 
-SHORT = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=20", *RUN, "num_train_steps=120", "num_eval_episodes=3")
+SHORT = ("env=Pendulum-v1", "+env_kwargs.max_episode_steps=20", *RUN, "num_train_steps=120", "num_eval_episodes=3")
 
 
 @pytest.fixture(scope="module")

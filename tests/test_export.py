@@ -82,7 +82,7 @@ def test_discrete_actions_are_exported_as_the_environments_own_integers() -> Non
 def pendulum(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an exported run, which tests only read."""
     folder = tmp_path_factory.mktemp("pendulum")
-    probes.train(folder, "env=Pendulum-v1", "env_kwargs.g=9.0", *RUN, "num_train_steps=80", "action_repeat=2")
+    probes.train(folder, "env=Pendulum-v1", "+env_kwargs.g=9.0", *RUN, "num_train_steps=80", "action_repeat=2")
     export.export(folder)
     return folder
 

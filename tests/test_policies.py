@@ -14,7 +14,7 @@ import evaluate
 import export
 from utils import UserError
 
-OVERRIDES = ("env=cartpole_swingup", "env_kwargs.time_limit=0.2", *RUN, "num_train_steps=80", "action_repeat=2")
+OVERRIDES = ("env=cartpole_swingup", "+env_kwargs.time_limit=0.2", *RUN, "num_train_steps=80", "action_repeat=2")
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ def test_the_actor_finds_the_action_that_pays(tmp_path: Path) -> None:
 
 def test_the_same_seed_gives_the_same_bytes_and_evaluation_changes_none(tmp_path: Path) -> None:
     # Episodes of 50 steps.
-    run = ("env=reacher_easy", "env_kwargs.time_limit=1", "num_train_steps=150", "num_seed_steps=60")
+    run = ("env=reacher_easy", "+env_kwargs.time_limit=1", "num_train_steps=150", "num_seed_steps=60")
     others = {"a": (), "b": (), "c": ("eval_frequency=70", "num_eval_episodes=3"), "d": ("seed=2",)}
     for name, overrides in others.items():
         probes.train(tmp_path / name, *run, *overrides)

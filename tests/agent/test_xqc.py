@@ -84,7 +84,7 @@ def test_fifty_updates_are_those_of_its_authors() -> None:
     [
         (("action_repeat=2",), 500),
         (("env=Pendulum",), 200),  # an id without a version means the newest
-        (("env=Pendulum-v1", "env_kwargs.max_episode_steps=300", "action_repeat=2"), 150),
+        (("env=Pendulum-v1", "+env_kwargs.max_episode_steps=300", "action_repeat=2"), 150),
         (("env=Pendulum-v1", "action_repeat=4"), 50),
     ],
 )

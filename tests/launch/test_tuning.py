@@ -19,7 +19,7 @@ from run.loop import Loop
 
 # An episode's return is five times its pay. A learning rate of 1e30 leads to nan.
 TINY = (
-    *("preset=tune", "env=ProbeTimeLimit-v0", "env_kwargs.pay=interval(0,1)", "num_eval_episodes=1", "device=cpu"),
+    *("preset=tune", "env=ProbeTimeLimit-v0", "+env_kwargs.pay=interval(0,1)", "num_eval_episodes=1", "device=cpu"),
     *("num_train_steps=130", "num_seed_steps=100", "eval_frequency=110", "checkpoint_frequency=50", "num_threads=1"),
     *("save_video=false", "save_figure=false", "log_save_tb=false", "agent.batch_size=8", "agent.critic.hidden_dim=8"),
     *("agent.critic_lr=1e-3,1e30", "agent.critic_tau=0.01", "reward_scale=1", "updates_per_step=1", "execution=eager"),

@@ -21,7 +21,7 @@ COUNT, DECISIONS, CLOSE = 4, 100, 1e-3
 EVERYONE = {"reset_mask": np.ones(COUNT, bool)}
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")
 DEVICES = [pytest.param("cpu", marks=pytest.mark.thorough), pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])]
-CARTPOLE = ("env=cartpole_swingup", "env_kwargs.time_limit=0.3", f"num_envs={COUNT}")  # episodes of 30 steps
+CARTPOLE = ("env=cartpole_swingup", "+env_kwargs.time_limit=0.3", f"num_envs={COUNT}")  # episodes of 30 steps
 
 
 def envs_of(*overrides: str) -> Any:
@@ -81,7 +81,7 @@ def make_pair() -> Iterator[Any]:
 def test_its_worlds_follow_those_of_batched(make_pair: Any, task: str, device: str) -> None:
     """The comparison reaches the second episodes, one of which begins early. Reacher targets differ between worlds."""
     seconds = 1.4 if task == "reacher_easy" else 0.7
-    pair = make_pair(device, f"env={task}", f"env_kwargs.time_limit={seconds}", f"num_envs={COUNT}")
+    pair = make_pair(device, f"env={task}", f"+env_kwargs.time_limit={seconds}", f"num_envs={COUNT}")
     assert pair.reset(EVERYONE).max() == 0
     num_ended = 0
     for number in range(DECISIONS):

@@ -186,6 +186,6 @@ def test_the_best_policy_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("in_background", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_each_evaluation_has_its_video(opengl: None, tmp_path: Path, in_background: bool) -> None:
-    run = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=20", "num_train_steps=40", "eval_frequency=20")
+    run = ("env=Pendulum-v1", "+env_kwargs.max_episode_steps=20", "num_train_steps=40", "eval_frequency=20")
     probes.train(tmp_path, *run, "num_eval_episodes=1", "save_video=true", f"eval_in_background={in_background}")
     assert {path.name for path in (tmp_path / "video").iterdir()} == {"20.mp4", "40.mp4"}

@@ -10,7 +10,7 @@ from runs import assert_same, go_on, rows, run_until
 from envs.episodes import EPISODE_INFO
 from envs.make import adapt
 
-KEYS = ("info_keys.moved=sum", "info_keys.taken=last")
+KEYS = ("+info_keys.moved=sum", "+info_keys.taken=last")
 RUN = (
     *("env=probes:ProbeGoal-v0", *KEYS, "num_train_steps=100", "num_seed_steps=40", "eval_frequency=40"),
     *("checkpoint_frequency=30", "num_eval_episodes=3", "eval_in_background=false", "num_threads=1"),
@@ -61,7 +61,7 @@ def test_a_run_killed_within_an_episode_goes_on_to_the_same_bytes(tmp_path: Path
 
 @pytest.mark.thorough
 def test_several_environments_give_the_same_in_processes_and_in_the_background(tmp_path: Path) -> None:
-    several = (*RUN, "env_kwargs.num_steps=5", "num_envs=3", "num_train_steps=120")
+    several = (*RUN, "+env_kwargs.num_steps=5", "num_envs=3", "num_train_steps=120")
     probes.train(tmp_path / "here", *several)
     probes.train(tmp_path / "apart", *several, "async_envs=true", "eval_in_background=true")
     for name in ("train.csv", "eval.csv"):

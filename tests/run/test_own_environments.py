@@ -39,7 +39,7 @@ def my_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 pytestmark = pytest.mark.usefixtures("my_package")
 NOISE = "env_wrappers=[{_target_: my_package.Noise, std: 0.2}]"
 SMALL = (*probes.SMALL, *RUN)
-OWN = (ENV, "env_kwargs.friction=0.5", NOISE)
+OWN = (ENV, "+env_kwargs.friction=0.5", NOISE)
 
 
 def list_layers(cfg: Any, place: Any) -> list[str]:
@@ -74,7 +74,7 @@ def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_wrapper_may_be_for_one_kind_alone_and_the_first_is_innermost() -> None:
     second = "{_target_: gymnasium.wrappers.RescaleAction, min_action: -1.0, max_action: 1.0, only_in: training}"
-    cfg = composed.settings(ENV, f"env_wrappers=[{{_target_: my_package.Noise}},{second}]", "env_kwargs.friction=1")
+    cfg = composed.settings(ENV, f"env_wrappers=[{{_target_: my_package.Noise}},{second}]", "+env_kwargs.friction=1")
     inside, around = ["1", "OrderEnforcing", "TimeLimit", "Noise"], ["EpisodeInfo", "ActionRepeat"]
     around += ["TransformObservation", "RescaledActions"]
     assert list_layers(cfg, "training") == [*inside, "RescaleAction", *around]

@@ -11,7 +11,7 @@ from run.environments import is_batched
 from utils import UserError
 
 # Episodes of 30 steps, whose first ends earlier, at another step in each environment.
-SHORT = ("env=hopper_stand", "env_kwargs.time_limit=0.6", "stagger_steps=8", *RUN)
+SHORT = ("env=hopper_stand", "+env_kwargs.time_limit=0.6", "stagger_steps=8", *RUN)
 
 
 def test_it_has_the_bytes_of_the_suite(tmp_path: Path) -> None:
@@ -38,9 +38,9 @@ def test_a_run_that_was_killed_goes_on_in_mid_episode_in_either_engine(tmp_path:
         ("agent=drq", "does not support from_pixels=True"),
         ("frame_stack=2", "does not support frame_stack=2"),
         ("obs_groups={actor: [position], critic: [velocity]}", "does not support obs_groups="),
-        ("info_keys.discount=last", "does not support info_keys="),
+        ("+info_keys.discount=last", "does not support info_keys="),
         ("info_keys.is_success=sum", "does not support info_keys="),
-        ("env_kwargs.legacy_step=false", "does not support env_kwargs.legacy_step"),
+        ("+env_kwargs.legacy_step=false", "does not support env_kwargs.legacy_step"),
         ("env_wrappers=[{_target_: gymnasium.wrappers.ClipReward, min_reward: 0}]", "does not support env_wrappers="),
     ],
 )

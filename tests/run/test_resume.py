@@ -21,7 +21,7 @@ from run import resume
 from run.workspace import Workspace, read_finished
 from utils import UserError
 
-PENDULUM = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=50")
+PENDULUM = ("env=Pendulum-v1", "+env_kwargs.max_episode_steps=50")
 FLAT = ("agent.critic.hidden_depth=1", "agent.actor.hidden_depth=1")  # deeper networks take longer to record
 # Agents that differ in what has a state; tests/agent/test_pairs.py resumes every agent with every part.
 CASES = {
@@ -40,7 +40,7 @@ CASES = {
     "sac_discrete": ("env=probes:ProbeChoices-v0", "execution=auto", "agent=sac_discrete", "num_envs=2", "n_step=3"),
     "ring": (*PENDULUM, "replay_buffer_capacity=50", "sample_with_replacement=false", "update_every=7"),
     "fraction": ("env=ProbeTimeLimit-v0", "updates_per_step=0.3", "agent.actor_update_frequency=3"),
-    "held": ("env=cartpole_balance", "env_kwargs.time_limit=1", "action_repeat=3", "num_eval_episodes=1"),
+    "held": ("env=cartpole_balance", "+env_kwargs.time_limit=1", "action_repeat=3", "num_eval_episodes=1"),
     "four": ("env=probes:ProbeDrawn-v0", "num_envs=4", "num_eval_episodes=3"),
     "agent_first": (*PENDULUM, "seed_policy=agent", "agent/temperature=exponential"),
     "drq": (

@@ -23,8 +23,8 @@ def test_row_n_is_episode_n_and_the_unfinished_one_is_not_lost(tmp_path: Path) -
 
 
 def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
-    run = ("env=cheetah_run", "env_kwargs.time_limit=1", "action_repeat=3", "num_train_steps=150", "num_seed_steps=150")
-    probes.train(tmp_path, *run, "eval_frequency=40")
+    short = ("env=cheetah_run", "+env_kwargs.time_limit=1", "num_train_steps=150", "num_seed_steps=150")
+    probes.train(tmp_path, *short, "action_repeat=3", "eval_frequency=40")
     assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == [42, 81, 121, 151]
     train = rows(tmp_path / "train.csv")
     assert [int(row["step"]) for row in train] == [100, 151]  # environment steps, not decisions

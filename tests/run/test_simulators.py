@@ -26,13 +26,13 @@ from utils import RunError, UserError
 GAMMA = 0.5
 SMALL = (*RUN, "agent.discount=0.5", "num_envs=4", "num_eval_episodes=3", "min_buffer_size=30", "updates_per_step=0.2")
 MODES = ["NextStep", "SameStep", "Disabled"]
-KINDS = [(mode, "env_kwargs.tensors=false") for mode in MODES]
-KINDS += [(mode, tensors) for mode in MODES[1:] for tensors in ("env_kwargs.tensors=true", "replay_storage=device")]
+KINDS = [(mode, "+env_kwargs.tensors=false") for mode in MODES]
+KINDS += [(mode, tensors) for mode in MODES[1:] for tensors in ("+env_kwargs.tensors=true", "replay_storage=device")]
 
 
 def counting(mode: str, *more: str, env: str = "Counting-v0") -> tuple[str, ...]:
-    tensors = ("env_kwargs.tensors=true",) if "replay_storage=device" in more else ()
-    return f"env=counting:{env}", f"env_kwargs.mode={mode}", *SMALL, *tensors, *more
+    tensors = ("+env_kwargs.tensors=true",) if "replay_storage=device" in more else ()
+    return f"env=counting:{env}", f"+env_kwargs.mode={mode}", *SMALL, *tensors, *more
 
 
 def expected_row(world: int, episode: int, taken: int, n: int) -> tuple[float, list[float], float]:
@@ -77,7 +77,7 @@ def test_every_row_has_the_observation_behind_it_and_bootstraps_unless_it_termin
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode: str) -> None:
-    run = probes.train(tmp_path, *counting(mode, "info_keys.speed=sum"))
+    run = probes.train(tmp_path, *counting(mode, "+info_keys.speed=sum"))
     returns = [return_of(i) for i in range(3)]
     evaluated = rows(tmp_path / "eval.csv")[-1]
     assert float(evaluated["episode_reward"]) == run.progress.last_return == np.mean(returns)
@@ -89,7 +89,7 @@ def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode:
 
 
 def test_its_policy_is_evaluated_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    probes.train(tmp_path / "run", *counting("SameStep", "info_keys.speed=sum"))
+    probes.train(tmp_path / "run", *counting("SameStep", "+info_keys.speed=sum"))
     returns = [return_of(i) for i in range(3)]
     assert evaluate.evaluate(tmp_path / "run", trusted=["counting"], film=tmp_path / "none.mp4") == returns
     said = capsys.readouterr().out
@@ -127,7 +127,7 @@ def test_of_many_worlds_the_episodes_that_end_together_are_one_row_of_their_mean
 def test_the_preset_makes_two_updates_for_every_step_of_all_worlds(tmp_path: Path) -> None:
     few = "num_envs=8", "num_train_steps=400", "num_seed_steps=80", "agent.batch_size=16"
     small = *probes.SMALL[:5], *few, "preset=many_worlds", "replay_buffer_capacity=1000", "eval_frequency=1000"
-    run = probes.train(tmp_path, *small, "env=counting:Counting-v0", "env_kwargs.mode=SameStep")
+    run = probes.train(tmp_path, *small, "env=counting:Counting-v0", "+env_kwargs.mode=SameStep")
     assert run.agent.num_updates == 2 * (400 - 80) // 8
 
 
@@ -137,7 +137,7 @@ def test_the_preset_makes_two_updates_for_every_step_of_all_worlds(tmp_path: Pat
 )
 def test_with_a_state_of_its_own_it_resumes_to_the_same_bytes(tmp_path: Path, kind: str) -> None:
     mode = kind if kind in MODES else "SameStep"
-    sums = ("info_keys.speed=sum", "info_keys.obs=sum")
+    sums = ("+info_keys.speed=sum", "+info_keys.obs=sum")
     own = counting(mode, "n_step=3", *sums, *([kind] if kind != mode else []), env="SavedCounting-v0")
     assert_goes_on(tmp_path, 77, *own)
 
@@ -170,7 +170,7 @@ def test_without_one_it_begins_new_episodes(tmp_path: Path) -> None:
         (("from_pixels=true",), r"from_pixels"),
         (("frame_stack=3",), r"^frame_stack=3: "),
         (("env=counting:NoModeCounting-v0",), r"needs an AutoresetMode in its metadata .* has None"),
-        (("env_kwargs={wrong: 1}",), r"cannot be made with env_kwargs={'wrong': 1} .*unexpected keyword"),
+        (("+env_kwargs={wrong: 1}",), r"cannot be made with env_kwargs={'wrong': 1} .*unexpected keyword"),
     ],
 )
 def test_what_cannot_be_is_one_line(overrides: tuple[str, ...], message: str) -> None:

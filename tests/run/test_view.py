@@ -46,7 +46,7 @@ def display(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.mark.parametrize(
     "env",
-    [("env=cartpole_swingup", "env_kwargs.time_limit=0.2"), ("env=Pendulum-v1", "env_kwargs.max_episode_steps=20")],
+    [("env=cartpole_swingup", "+env_kwargs.time_limit=0.2"), ("env=Pendulum-v1", "+env_kwargs.max_episode_steps=20")],
 )
 def test_what_is_shown_is_what_is_evaluated(
     env: tuple[str, ...], tmp_path: Path, display: list[float], monkeypatch: pytest.MonkeyPatch
@@ -79,7 +79,7 @@ def test_a_real_window_opens_and_closes(tmp_path: Path) -> None:
     if not shutil.which("Xvfb"):
         assert not os.environ.get("CI"), "no Xvfb in CI: .ci/run has to install it"
         pytest.skip("no Xvfb here: apt install xvfb libglx-mesa0")
-    probes.train(tmp_path, "env=cartpole_swingup", "env_kwargs.time_limit=0.4", *SHORT)
+    probes.train(tmp_path, "env=cartpole_swingup", "+env_kwargs.time_limit=0.4", *SHORT)
     reads, writes = os.pipe()
     server = subprocess.Popen(["Xvfb", "-displayfd", str(writes)], pass_fds=[writes], stderr=subprocess.DEVNULL)
     os.close(writes)
