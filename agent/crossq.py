@@ -25,8 +25,6 @@ class CrossQAgent(SoftActor):
     config/agent/crossq.yaml explains the keys.
     """
 
-    supports_prioritised_replay = True
-
     def __init__(
         self,
         actor_batch: Literal["obs", "both"] = "obs",

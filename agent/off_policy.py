@@ -49,6 +49,7 @@ class OffPolicyAgent(Agent):
         obs_groups: which observation elements actor and critics see (see ObsSpec.groups); None: all.
     """
 
+    supports_prioritised_replay = True  # as `step_critic` does
     actor: Any
     critic: Any  # if the agent has one
 

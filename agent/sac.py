@@ -12,8 +12,6 @@ from agent.api import Batch, Noise, PositiveInt, SoftActor, StepResult
 class SACAgent(SoftActor):
     """Critics with slow targets, a squashed Gaussian actor and a temperature; config/agent/sac.yaml has the keys."""
 
-    supports_prioritised_replay = True
-
     def __init__(
         self,
         num_target_critics: PositiveInt | None = None,

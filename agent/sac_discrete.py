@@ -19,7 +19,6 @@ class SACDiscreteAgent(SoftActor):
     """
 
     discrete_actions = True
-    supports_prioritised_replay = True
 
     def __init__(
         self,

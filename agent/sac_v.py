@@ -17,6 +17,8 @@ from settings.types import Betas, Factory, NonNegativeFloat, PositiveFloat
 class SACVAgent(SoftActor):
     """Critics, a value network with a slow copy, any actor, and a temperature; config/agent/sac_v.yaml has the keys."""
 
+    supports_prioritised_replay = False
+
     def __init__(
         self,
         value: Factory,

@@ -121,8 +121,6 @@ class SelfPredictiveAgent(OffPolicyAgent):
     model's newest encoders, which they read as constants, as in TD7 (arXiv 2306.02451).
     """
 
-    supports_prioritised_replay = True
-
     def __init__(
         self,
         critic: Factory,

@@ -49,8 +49,6 @@ class DeterministicActor(nn.Module):
 class TD3Agent(OffPolicyAgent):
     """A deterministic actor, an ensemble of critics, and slow targets of both; config/agent/td3.yaml has the keys."""
 
-    supports_prioritised_replay = True
-
     def __init__(
         self,
         critic: Factory,
