@@ -57,7 +57,7 @@ run/test_progress.py run/test_info_keys.py
 + math.floor(self.bursts *
 - "episode_length": self.episode_length.tolist()
 + "episode_length": (0 * self.episode_length).tolist()
-run/test_evaluations.py::test_the_best_policy_is_kept_and_a_run_that_goes_back_goes_back_to_its_best
+run/test_evaluations.py::test_the_best_policy_is_kept
 - policy is not None and mean_return > self.best.mean_return
 + policy is not None and mean_return < self.best.mean_return
 run/test_evaluator.py
