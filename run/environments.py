@@ -60,7 +60,7 @@ def make_train_envs(cfg: Settings) -> Any:
     if is_simulator(cfg.env, cfg.num_envs):
         return _make_simulator(cfg, "training", cfg.num_envs, cfg.stagger_steps)
     make = make_env_factory(cfg, "training")
-    if not hasattr(make, "make_batch"):
+    if not is_batched(cfg):
         return make_vector_env(partial(make, False), cfg.seed, cfg.num_envs, in_processes(cfg), cfg.stagger_steps)
     if cfg.physics == "warp":
         from physics.warp_worlds import WarpWorlds  # needs the extra `warp`
