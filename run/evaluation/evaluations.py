@@ -35,8 +35,8 @@ class BestPolicy:
 
     def __init__(self, run_folder: Path):
         self._path = run_folder / BEST / "policy.pt"
-        kept = torch.load(self._path, map_location="cpu", weights_only=True) if self._path.exists() else {}
-        self.mean_return: float = kept.get("return", -math.inf)
+        best = torch.load(self._path, map_location="cpu", weights_only=True) if self._path.exists() else {}
+        self.mean_return: float = best.get("return", -math.inf)
 
     def keep(self, policy: Policy, step: int, mean_return: float) -> None:
         """Replaces the best policy, unless the agent's `build` made none of it. A full disk is one printed line."""
